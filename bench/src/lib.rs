@@ -1,8 +1,8 @@
 //! Snowmint compared with its peers: the subjects, the measurements and the output.
 //!
-//! Every table is measured in one run: its subjects take turns, round after round, so that a slow phase of the machine affects
-//! all of them. A figure is the median of its rounds; a ratio is the median of the ratios of the rounds. To add a subject, add
-//! one entry to the table of its group.
+//! Every table is measured in one run: its subjects take turns, round after round, so that a slow phase of
+//! the machine affects all of them. A figure is the median of its rounds; a ratio is the median of the ratios
+//! of the rounds. To add a subject, add one entry to the table of its group.
 
 pub mod allocations;
 pub mod echo;

@@ -1,7 +1,8 @@
-//! Load over many connections from one thread: as fast as answers come (closed loop), or at a fixed rate (open loop).
+//! Load over many connections from one thread: as fast as answers come (closed loop), or at a fixed rate
+//! (open loop).
 //!
-//! In the open loop, the time of a request begins when it was due, not when it was sent: if a server stalls, later requests wait
-//! too, and each of them counts.
+//! In the open loop, the time of a request begins when it was due, not when it was sent: if a server stalls,
+//! later requests wait too, and each of them counts.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -59,7 +60,8 @@ struct Connection {
 }
 
 impl Load {
-    /// Connects. Sends `first` on each connection, such as an `AUTH`, and reads its answer before anything else.
+    /// Connects. Sends `first` on each connection, such as an `AUTH`, and reads its answer before anything
+    /// else.
     ///
     /// # Errors
     ///
@@ -183,7 +185,8 @@ impl Connection {
         self.send()
     }
 
-    /// Sends as much as possible without blocking. Requests are short, so the rest follows with the next answers at the latest.
+    /// Sends as much as possible without blocking. Requests are short, so the rest follows with the next
+    /// answers at the latest.
     fn send(&mut self) -> Outcome<()> {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {

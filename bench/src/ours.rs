@@ -65,8 +65,8 @@ fn ticker() -> &'static CachedClock {
     TICKER.get_or_init(|| CachedClock::start(AnchoredClock::new()).expect("a thread can be started"))
 }
 
-/// Draws until there is an id. On these layouts and clocks the first try should succeed, so each refusal is counted, and
-/// [`report_refusals`] prints the count.
+/// Draws until there is an id. On these layouts and clocks the first try should succeed, so each refusal is
+/// counted, and [`report_refusals`] prints the count.
 #[inline]
 fn number(mut id: impl FnMut() -> Result<Id, GenerateError>) -> u64 {
     loop {
@@ -182,7 +182,8 @@ pub fn bulk() -> Vec<(&'static str, Fill)> {
     let generator =
         Generator::builder(wide(27)).worker(WorkerId(0)).build(AnchoredClock::new()).expect(BUILDS);
     let fill = move |out: &mut [u64]| {
-        // SAFETY: an `Id` is a transparent `u64`, and only ids are written to the slice, which are valid numbers.
+        // SAFETY: an `Id` is a transparent `u64`, and only ids are written to the slice, which are valid
+        // numbers.
         let out = unsafe { &mut *(std::ptr::from_mut(out) as *mut [Id]) };
         let mut filled = 0;
         while filled < out.len() {

@@ -11,8 +11,8 @@ pub type Draw = Box<dyn FnMut(u64) + Send>;
 pub enum Pace {
     /// Without a pause.
     Free,
-    /// This many ids in a millisecond, then a pause until the next one, which is not measured: for generators whose sequence is
-    /// too short for draws without a pause.
+    /// This many ids in a millisecond, then a pause until the next one, which is not measured: for generators
+    /// whose sequence is too short for draws without a pause.
     EachMs(u64),
 }
 

@@ -65,7 +65,8 @@ pub fn cpu_ns() -> u64 {
     nanos(ClockId::ProcessCPUTime)
 }
 
-/// Returns the CPU time of the whole machine since boot, in ticks of 10 ms, without idle time and waits for I/O.
+/// Returns the CPU time of the whole machine since boot, in ticks of 10 ms, without idle time and waits for
+/// I/O.
 pub fn machine_busy_ticks() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let fields = text.lines().next()?.split_whitespace().skip(1);

@@ -1,5 +1,5 @@
-//! The requests of a client in each protocol, and the end of a response. Clients do as little work as possible, so that the
-//! server on the same processors gets the rest.
+//! The requests of a client in each protocol, and the end of a response. Clients do as little work as
+//! possible, so that the server on the same processors gets the rest.
 
 /// A protocol with the request of a measurement.
 #[derive(Clone, Debug)]
@@ -133,7 +133,8 @@ impl Dialogue {
         }
     }
 
-    /// Reads the bytes that have arrived. Returns the number of processed bytes, and the number of complete responses.
+    /// Reads the bytes that have arrived. Returns the number of processed bytes, and the number of complete
+    /// responses.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Compiles the `.proto` file of the gRPC interface to Rust, and to a descriptor set for reflection. The compiler is `protox`, a
-//! Rust library, so `protoc` need not be installed.
+//! Compiles the `.proto` file of the gRPC interface to Rust, and to a descriptor set for reflection. The
+//! compiler is `protox`, a Rust library, so `protoc` need not be installed.
 
 use std::path::Path;
 use std::{env, fs};

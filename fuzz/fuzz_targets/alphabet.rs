@@ -1,5 +1,5 @@
-//! A text is either rejected as an alphabet, or is an alphabet that writes and reads every number, by itself and in a text form;
-//! a hidden id is revealed.
+//! A text is either rejected as an alphabet, or is an alphabet that writes and reads every number, by itself
+//! and in a text form; a hidden id is revealed.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint::Id;

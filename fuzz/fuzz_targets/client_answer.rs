@@ -1,4 +1,5 @@
-//! The client accepts an answer completely or not at all: exactly the requested number of ids, all below 2^63.
+//! The client accepts an answer completely or not at all: exactly the requested number of ids, all below
+//! 2^63.
 #![cfg_attr(fuzzing, no_main)]
 
 snowmint_fuzz::fuzz_target!(|input: (u8, &str)| {

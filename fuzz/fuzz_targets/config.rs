@@ -1,5 +1,6 @@
-//! A configuration file of `snowmint serve` is accepted, or rejected with the number of a line; so are its namespaces and its
-//! tokens alone, as a reload reads them. The lines of the tables of tokens are a file with the same tokens.
+//! A configuration file of `snowmint serve` is accepted, or rejected with the number of a line; so are its
+//! namespaces and its tokens alone, as a reload reads them. The lines of the tables of tokens are a file with
+//! the same tokens.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint::Layout;

@@ -1,5 +1,5 @@
-//! For any text or number, at any time, the guesses are sorted, and each one is correct; in a column with others too. A cell is
-//! read once: what is left of it is the same again.
+//! For any text or number, at any time, the guesses are sorted, and each one is correct; in a column with
+//! others too. A cell is read once: what is left of it is the same again.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint::Id;

@@ -1,5 +1,5 @@
-//! A file of hide keys is accepted, or rejected with the number of a line and without showing a key. A line appended to a valid
-//! file adds its key, and leaves the others unchanged.
+//! A file of hide keys is accepted, or rejected with the number of a line and without showing a key. A line
+//! appended to a valid file adds its key, and leaves the others unchanged.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint_cluster::namespace::{HideKeyName, HideKeys};

@@ -1,4 +1,5 @@
-//! Path and query of a request lead to a route or a problem document, whatever bytes and escapes they contain.
+//! Path and query of a request lead to a route or a problem document, whatever bytes and escapes they
+//! contain.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint_server::mint::parse_count;

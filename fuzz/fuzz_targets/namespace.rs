@@ -1,5 +1,5 @@
-//! A file of namespaces is accepted, or rejected with the number of a line; a text form reads back every number that it writes;
-//! the short texts of the cluster crate read back as the same values.
+//! A file of namespaces is accepted, or rejected with the number of a line; a text form reads back every
+//! number that it writes; the short texts of the cluster crate read back as the same values.
 #![cfg_attr(fuzzing, no_main)]
 
 use std::fmt::Display;

@@ -1,4 +1,5 @@
-//! Every text form rejects a text, or reads an id that it writes back as the same text, in JSON too; guessing never panics.
+//! Every text form rejects a text, or reads an id that it writes back as the same text, in JSON too; guessing
+//! never panics.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint::codec::{Alphabet, decimal, hex};

@@ -1,4 +1,5 @@
-//! The text of a token and a token file are accepted or rejected, and accepted ones can be written and read again.
+//! The text of a token and a token file are accepted or rejected, and accepted ones can be written and read
+//! again.
 #![cfg_attr(fuzzing, no_main)]
 
 use snowmint_server::access::file::{EditError, parse, with_changed_row, with_row, without_row};

@@ -1,5 +1,5 @@
-//! Shared by the fuzz targets. Without a fuzzer, each target is a program that checks the files it is given, and a test here
-//! checks the seeds: both build on stable Rust.
+//! Shared by the fuzz targets. Without a fuzzer, each target is a program that checks the files it is given,
+//! and a test here checks the seeds: both build on stable Rust.
 
 // Lets the test below include the targets, which name this crate.
 extern crate self as snowmint_fuzz;
@@ -78,7 +78,8 @@ mod tests {
 
     use super::TARGETS;
 
-    /// Goal: every target passes its seeds. A target without seeds, or a folder or file without a target, fails the test.
+    /// Goal: every target passes its seeds. A target without seeds, or a folder or file without a target,
+    /// fails the test.
     #[test]
     fn every_target_passes_its_seeds() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,8 +1,10 @@
-//! A fleet of 1,000 nodes on each store. Measures the time until every node has a lease, when they start together, when they
-//! restart after an orderly stop, and after all of them were killed; and the calls to the store while the fleet is idle.
+//! A fleet of 1,000 nodes on each store. Measures the time until every node has a lease, when they start
+//! together, when they restart after an orderly stop, and after all of them were killed; and the calls to the
+//! store while the fleet is idle.
 //!
-//! The nodes are in one process, as many as a service has for its one layout. They share some handles to the real server, which
-//! is on the same machine; each handle to a database has up to four connections. Prints Markdown.
+//! The nodes are in one process, as many as a service has for its one layout. They share some handles to the
+//! real server, which is on the same machine; each handle to a database has up to four connections. Prints
+//! Markdown.
 
 use std::num::NonZeroU64;
 use std::process::ExitCode;

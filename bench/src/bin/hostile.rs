@@ -1,7 +1,7 @@
-//! Hostile clients beside an honest one. Measures how long the honest client waits, whether the lease is renewed, and how much
-//! memory remains in use afterwards. Clients and server share the machine. Hostile threads run at the lowest priority, as if they
-//! had processors of their own: the measurement shows how the server divides its time among clients, not how the system divides
-//! the processors.
+//! Hostile clients beside an honest one. Measures how long the honest client waits, whether the lease is
+//! renewed, and how much memory remains in use afterwards. Clients and server share the machine. Hostile
+//! threads run at the lowest priority, as if they had processors of their own: the measurement shows how the
+//! server divides its time among clients, not how the system divides the processors.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -221,7 +221,8 @@ fn measure(binary: &Path, quick: bool) -> Outcome<()> {
 
 struct Row {
     ms: Vec<f64>,
-    /// Of a server without hostile clients on the same machine at the same time: what the machine itself costs.
+    /// Of a server without hostile clients on the same machine at the same time: what the machine itself
+    /// costs.
     quiet_ms: Vec<f64>,
     /// CPU that the server used during the attack, in cores.
     cores: f64,

@@ -1,6 +1,6 @@
-//! The service's protocols compared with bare peers and Redis: requests and CPU time, ids in batches, latency at a fixed rate,
-//! TLS, and idle connections. Subjects take turns in rounds; a figure is the median of its rounds, and a ratio is the median of
-//! the ratios.
+//! The service's protocols compared with bare peers and Redis: requests and CPU time, ids in batches, latency
+//! at a fixed rate, TLS, and idle connections. Subjects take turns in rounds; a figure is the median of its
+//! rounds, and a ratio is the median of the ratios.
 
 use std::fs;
 use std::hint::black_box;
@@ -207,7 +207,8 @@ impl Bench {
         let cpu_ns = (cpu_ms(pid)? - before) * 1e6;
         let text = String::from_utf8_lossy(&output.stdout);
         let line = text.lines().last().unwrap_or_default();
-        // The fields after the name: requests per second, then mean, minimum, p50, p95, p99 and maximum, in milliseconds.
+        // The fields after the name: requests per second, then mean, minimum, p50, p95, p99 and maximum, in
+        // milliseconds.
         let fields: Vec<f64> =
             line.rsplit("\",\"").filter_map(|field| field.trim_matches('"').parse().ok()).collect();
         let [_, p99_ms, .., per_second] = fields[..] else {
@@ -437,8 +438,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A fixed rate, whatever the response times. The subjects take turns of one second, so that a busy host slows down all of them
-    /// alike.
+    /// A fixed rate, whatever the response times. The subjects take turns of one second, so that a busy host
+    /// slows down all of them alike.
     fn rate(&self) -> Outcome<()> {
         const TURN: Duration = Duration::from_secs(1);
         let redis = self.redis_server()?;
@@ -555,7 +556,8 @@ impl Bench {
         }
         let plain = self.service("plain", WIDE, &[])?;
         let (key, cert) = (key.display().to_string(), cert.display().to_string());
-        // The first id is requested in plain text. So the plain server has no TLS, and a second server has TLS only.
+        // The first id is requested in plain text. So the plain server has no TLS, and a second server has
+        // TLS only.
         let tls = TlsServer::start(&self.binary, &self.scratch.0.join("tls"), &cert, &key)?;
         let (mut of_plain, mut of_tls) = (Rounds::default(), Rounds::default());
         for round in 0..=self.effort.rounds {
@@ -623,7 +625,8 @@ impl Bench {
                 }
                 held.push(stream);
             }
-            // A connection frees its buffers after a second, and the server returns them to the system every ten.
+            // A connection frees its buffers after a second, and the server returns them to the system every
+            // ten.
             std::thread::sleep(Duration::from_secs(13));
             let open = rss_mib()?;
             drop(held);

@@ -1,5 +1,5 @@
-//! Numbers from segments in memory: the rate compared with an atomic counter, and how long a caller waits where one segment ends
-//! and the next begins, while the store takes 50 ms for every call.
+//! Numbers from segments in memory: the rate compared with an atomic counter, and how long a caller waits
+//! where one segment ends and the next begins, while the store takes 50 ms for every call.
 
 use std::hint::black_box;
 use std::num::NonZeroU64;

@@ -79,7 +79,8 @@ fn baselines() -> Vec<Subject> {
 /// Returns the number of ids in a round of this length; the first call also warms up.
 fn ids_in(pace: Pace, draw: &mut Draw, time: Duration) -> u64 {
     if let Pace::EachMs(ids) = pace {
-        // Most of each millisecond is a pause, so use fewer milliseconds: then all subjects take about as long.
+        // Most of each millisecond is a pause, so use fewer milliseconds: then all subjects take about as
+        // long.
         return ids * u64::try_from(time.as_millis()).unwrap_or(1);
     }
     let mut ids = 256;

@@ -1,4 +1,5 @@
-//! Errors for words that clap does not know, but whose meaning is clear: each names the flag or command to use.
+//! Errors for words that clap does not know, but whose meaning is clear: each names the flag or command to
+//! use.
 
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};

@@ -1,4 +1,5 @@
-//! `snowmint bench`: draws ids from a server or in process for a while, and reports rate, latencies and duplicates.
+//! `snowmint bench`: draws ids from a server or in process for a while, and reports rate, latencies and
+//! duplicates.
 
 mod svg;
 mod wire;
@@ -63,7 +64,8 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples and what is measured.")]
 pub(crate) struct Args {
-    /// Server: http://HOST:PORT, grpc://HOST:PORT or redis://HOST:PORT; with TLS https://, grpcs:// or rediss://
+    /// Server: http://HOST:PORT, grpc://HOST:PORT or redis://HOST:PORT; with TLS https://, grpcs:// or
+    /// rediss://
     #[arg(value_name = "URL", default_value = "http://127.0.0.1:8080", conflicts_with = "layout")]
     target: String,
     /// Draw in this process by a layout, instead of from a server
@@ -401,7 +403,8 @@ fn time(us: f64) -> String {
 /// One of this many single-id calls is measured: reading the clock costs more than a call.
 const SAMPLE: u64 = 16;
 
-/// Draws in this process until the run is over: all threads share one generator, as in a program that uses the library.
+/// Draws in this process until the run is over: all threads share one generator, as in a program that uses
+/// the library.
 fn draw_in_process(layout: Layout, threads: usize, batch: usize, run: &Run) -> Result<Vec<Lane>, Failure> {
     let generator = Generator::builder(layout)
         .worker(WorkerId(0))

@@ -1,4 +1,5 @@
-//! `snowmint store`: `init` prepares a store; `show` shows which one it is; [`recover`] makes a restored store safe to use.
+//! `snowmint store`: `init` prepares a store; `show` shows which one it is; [`recover`] makes a restored
+//! store safe to use.
 
 mod recover;
 

@@ -145,10 +145,10 @@ impl ClientBuilder {
         /// Sets the maximum age of an id from the buffer, counted from its request. Default: 1 s.
         ///
         /// Older ids are dropped. If a call waits for several answers, the client drops and replaces ids that
-        /// became too old in the meantime, but only once, so that the call ends. A call that waits may therefore
-        /// return ids that are older by its waiting time, which [`timeout`](Self::timeout) limits. Ids of two
-        /// clients sort by time only up to these ages. A longer maximum age keeps ids available through a longer
-        /// outage of all servers.
+        /// became too old in the meantime, but only once, so that the call ends. A call that waits may
+        /// therefore return ids that are older by its waiting time, which [`timeout`](Self::timeout) limits.
+        /// Ids of two clients sort by time only up to these ages. A longer maximum age keeps ids available
+        /// through a longer outage of all servers.
         max_age: Duration;
     }
 
@@ -159,10 +159,11 @@ impl ClientBuilder {
     }
 
     snowmint::setters! {
-        /// Sets the minimum and maximum number of ids that a namespace keeps in memory. Default: `0..=100_000`.
+        /// Sets the minimum and maximum number of ids that a namespace keeps in memory. Default:
+        /// `0..=100_000`.
         ///
-        /// Within these bounds the number follows demand: enough ids for half of the maximum age, but for 1 s at
-        /// most. With `0..=0` nothing is kept, each call is a request, and
+        /// Within these bounds the number follows demand: enough ids for half of the maximum age, but for 1 s
+        /// at most. With `0..=0` nothing is kept, each call is a request, and
         /// [`try_next_id`](crate::Ids::try_next_id) returns `None`.
         buffer: RangeInclusive<usize>;
     }

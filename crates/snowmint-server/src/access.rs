@@ -1,11 +1,13 @@
 //! Who may do what: tokens, their rights and quotas, and the identity of a client.
 //!
-//! A protocol turns what a client sends into an [`Identity`] and asks it before it does anything: [`Identity::may`] for a
-//! right, [`Identity::spend`] before it takes ids, and keeps what it returns once the client gets them. Without tokens, every client may take and decode ids, and nobody may
-//! administer the node.
+//! A protocol turns what a client sends into an [`Identity`] and asks it before it does anything:
+//! [`Identity::may`] for a right, [`Identity::spend`] before it takes ids, and keeps what it returns once the
+//! client gets them. Without tokens, every client may take and decode ids, and nobody may administer the
+//! node.
 //!
-//! A connection keeps its identity, so that a request costs a comparison and no hash. Each request compares the generation of
-//! the table as well: a token that was revoked, changed or that expired is noticed by the next request of an open connection.
+//! A connection keeps its identity, so that a request costs a comparison and no hash. Each request compares
+//! the generation of the table as well: a token that was revoked, changed or that expired is noticed by the
+//! next request of an open connection.
 
 pub mod file;
 mod quota;
@@ -127,8 +129,8 @@ impl Access {
         Ok(Self { source, files, clock, table, generation: AtomicU64::new(0) })
     }
 
-    /// Reads the file again at each `reload` and when it changes; never ends. If the file is invalid, or seems to have been cut, it
-    /// logs the error, and the last valid tokens stay in use.
+    /// Reads the file again at each `reload` and when it changes; never ends. If the file is invalid, or
+    /// seems to have been cut, it logs the error, and the last valid tokens stay in use.
     pub async fn follow(&self, reload: &Notify) -> ! {
         let report =
             |error: &str| tracing::error!(error, "tokens not reloaded; the previous tokens stay in use");
@@ -189,7 +191,8 @@ impl Access {
         Ok(Identity(Kind::Token(Arc::new(held))))
     }
 
-    /// Returns the token, and the unix millisecond until which this secret is valid; `None` if it does not expire.
+    /// Returns the token, and the unix millisecond until which this secret is valid; `None` if it does not
+    /// expire.
     fn find(&self, name: &str, digest: Option<SecretDigest>) -> Result<(Arc<Token>, Option<u64>), MintError> {
         let table = self.table.load();
         let unknown =
@@ -239,12 +242,13 @@ impl Access {
     }
 }
 
-/// Logs a warning when a file gets its first tokens, for a service that was started without tokens; never ends. The service uses
-/// them after a restart, and serves every client until then.
+/// Logs a warning when a file gets its first tokens, for a service that was started without tokens; never
+/// ends. The service uses them after a restart, and serves every client until then.
 ///
-/// They are not used at once for two reasons. The first token ends the access of every client without one, so a file that is saved
-/// too early would stop all of them within seconds. And only a start checks what belongs to tokens: TLS on addresses that other
-/// machines reach, and the token of Thrift clients, which cannot send one.
+/// They are not used at once for two reasons. The first token ends the access of every client without one, so
+/// a file that is saved too early would stop all of them within seconds. And only a start checks what belongs
+/// to tokens: TLS on addresses that other machines reach, and the token of Thrift clients, which cannot send
+/// one.
 pub async fn warn_of_first_tokens(source: TokensSource, reload: &Notify) -> ! {
     let files = WatchedFiles::new(vec![source.path().to_owned()]);
     let file = source.path().display().to_string();
@@ -406,7 +410,8 @@ impl Identity {
         self.with_token(|_| Ok(()), || Ok(()))
     }
 
-    /// Looks the token up again if the tokens have changed. Without this call, every later request would look it up.
+    /// Looks the token up again if the tokens have changed. Without this call, every later request would look
+    /// it up.
     #[inline]
     pub fn refresh(&mut self) {
         if let Kind::Token(held) = &self.0
@@ -421,7 +426,8 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// [`MintError::Unauthorized`] without a valid token, [`MintError::Forbidden`] if the token does not cover it.
+    /// [`MintError::Unauthorized`] without a valid token, [`MintError::Forbidden`] if the token does not
+    /// cover it.
     #[inline]
     pub fn may(&self, right: Right, namespace: &[u8]) -> Result<(), MintError> {
         match &self.0 {
@@ -494,12 +500,13 @@ impl Identity {
         self.with_token(|held| Ok(held.token.row.covers(namespace)), || Ok(true)).unwrap_or(false)
     }
 
-    /// Checks that the client may take `count` ids of a namespace, and counts them towards its quotas. They are given back when
-    /// the result is dropped, unless they were [kept](Spent::keep).
+    /// Checks that the client may take `count` ids of a namespace, and counts them towards its quotas. They
+    /// are given back when the result is dropped, unless they were [kept](Spent::keep).
     ///
     /// # Errors
     ///
-    /// As [`may`](Self::may), [`MintError::OverQuota`], and [`MintError::TooManyAtOnce`] if the count is above a quota.
+    /// As [`may`](Self::may), [`MintError::OverQuota`], and [`MintError::TooManyAtOnce`] if the count is
+    /// above a quota.
     #[inline]
     pub fn spend(&self, namespace: &[u8], count: u64) -> Result<Spent, MintError> {
         if matches!(self.0, Kind::Open) { Ok(Spent(None)) } else { self.spend_token(namespace, count) }
@@ -560,8 +567,8 @@ impl Identity {
         bounds.map_err(|error| self.unfound(mint, Right::Inspect, namespace, error))
     }
 
-    /// Returns the error to answer if a namespace was not found. The error lists only names that the client may know, and does
-    /// not reveal whether a namespace exists that the client may not use.
+    /// Returns the error to answer if a namespace was not found. The error lists only names that the client
+    /// may know, and does not reveal whether a namespace exists that the client may not use.
     #[cold]
     pub(crate) fn unfound(&self, mint: &Mint, right: Right, name: &[u8], error: MintError) -> MintError {
         if matches!(self.0, Kind::Open) || !matches!(error, MintError::UnknownNamespace { .. }) {
@@ -574,8 +581,8 @@ impl Identity {
     }
 }
 
-/// Ids that count towards the quotas of a token. Dropped before they are [kept](Self::keep), it gives them back: whether they
-/// could not be made, or nobody waits for them any more.
+/// Ids that count towards the quotas of a token. Dropped before they are [kept](Self::keep), it gives them
+/// back: whether they could not be made, or nobody waits for them any more.
 #[derive(Debug)]
 #[must_use = "dropped, it gives the ids back: keep it once the client gets them"]
 pub struct Spent(Option<Refund>);
@@ -675,7 +682,8 @@ fn over_quota(token: &Token, count: u64, exceeded: Exceeded) -> MintError {
 /// Caches the identity of one HTTP connection, whose requests each send their token.
 pub(crate) struct BearerCache {
     anonymous: Identity,
-    /// The last header that was verified. The requests of a connection run in one task, so the lock is never contended.
+    /// The last header that was verified. The requests of a connection run in one task, so the lock is never
+    /// contended.
     last: Mutex<Option<(Box<[u8]>, Identity)>>,
 }
 
@@ -830,8 +838,8 @@ pub(crate) mod tests {
         assert!(kept.may(Right::Mint, b"a").is_ok(), "it is there again");
     }
 
-    /// Goal: a file that was cut or emptied by mistake locks nobody out and frees nobody from a quota, and a complete one counts.
-    /// Method: files that are read again.
+    /// Goal: a file that was cut or emptied by mistake locks nobody out and frees nobody from a quota, and a
+    /// complete one counts. Method: files that are read again.
     #[tokio::test]
     async fn a_file_that_was_cut_is_not_reloaded() {
         let folder = tempfile::tempdir().unwrap();

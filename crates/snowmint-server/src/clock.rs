@@ -7,8 +7,9 @@ use snowmint::Clock;
 
 /// A clock of the service.
 ///
-/// The node's clock measures the remaining lease and the uptime, and gives the time in ids of 96 and 128 bits. The wall
-/// clock gives the date in text forms and the period of numbers. No 64-bit id depends on either.
+/// The node's clock measures the remaining lease and the uptime, and gives the time in ids of 96 and 128
+/// bits. The wall clock gives the date in text forms and the period of numbers. No 64-bit id depends on
+/// either.
 pub type SharedClock = Arc<dyn Clock + Send + Sync>;
 
 /// A [`SharedClock`] that implements `Debug`.

@@ -1,5 +1,5 @@
-//! The state of the store and of this node, for operators: workers and their holders, namespaces, clocks, the newest changes, and
-//! problems. `watch` reads it for all viewers together.
+//! The state of the store and of this node, for operators: workers and their holders, namespaces, clocks, the
+//! newest changes, and problems. `watch` reads it for all viewers together.
 
 mod peers;
 mod problems;
@@ -72,8 +72,8 @@ pub(crate) struct Fleet<'a> {
     /// The nodes of `--peers`.
     peers: &'a [Peer],
     store: StoreState<'a>,
-    /// The workers that have or had a holder, up to a limit for each pool: those with unreadable records, those of this node, held
-    /// ones, and then free ones; `None` until the store has answered.
+    /// The workers that have or had a holder, up to a limit for each pool: those with unreadable records,
+    /// those of this node, held ones, and then free ones; `None` until the store has answered.
     workers: Option<Vec<&'a WorkerRow>>,
     pools: Vec<PoolState<'a>>,
     namespaces: Vec<NamespaceState<'a>>,
@@ -199,7 +199,8 @@ struct NamespaceRow {
     /// The end of its layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     ends_unix_ms: Option<u64>,
-    /// The highest number that the store has reserved for any node, in the current period if numbers restart, as a text.
+    /// The highest number that the store has reserved for any node, in the current period if numbers restart,
+    /// as a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     reserved_to: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -264,7 +265,8 @@ impl LeaseRecords {
 }
 
 impl LeaseRecords {
-    /// Marks the workers whose leases ended without a release since `before` was read, or had ended so by then.
+    /// Marks the workers whose leases ended without a release since `before` was read, or had ended so by
+    /// then.
     fn mark_lapsed(&mut self, before: &Self) {
         let key = |worker: &WorkerRow| (worker.pool.clone(), worker.worker);
         let before: HashMap<_, &WorkerRow> =
@@ -274,7 +276,8 @@ impl LeaseRecords {
         }
     }
 
-    /// Returns the problem of nodes whose leases ended without a release not long ago, and that hold no other worker since.
+    /// Returns the problem of nodes whose leases ended without a release not long ago, and that hold no other
+    /// worker since.
     fn lapsed(&self) -> Option<Problem> {
         let since =
             self.read_unix_ms.saturating_sub(u64::try_from(LAPSED_FOR.as_millis()).unwrap_or(u64::MAX));
@@ -348,8 +351,8 @@ impl WorkerRow {
         }
     }
 
-    /// Returns whether its lease ended without a release: a release changes the record, and so does a renewal. One look does not
-    /// show it. `before` is the same worker at an earlier look.
+    /// Returns whether its lease ended without a release: a release changes the record, and so does a
+    /// renewal. One look does not show it. `before` is the same worker at an earlier look.
     fn has_lapsed(&self, before: &Self) -> bool {
         // The record of an evicted worker grants nothing.
         let grants = self.from_unix_ms.is_none_or(|from| Some(from) < self.until_unix_ms);
@@ -359,8 +362,8 @@ impl WorkerRow {
             && (before.state == WorkerState::Held || before.lapsed)
     }
 
-    /// Returns its place in its pool: what an operator must not miss comes first. Free ones are ordered by the end of their lease,
-    /// the latest first, and others by number, so that renewals move no row.
+    /// Returns its place in its pool: what an operator must not miss comes first. Free ones are ordered by
+    /// the end of their lease, the latest first, and others by number, so that renewals move no row.
     fn rank(&self, node: &Node) -> (u8, Reverse<Option<u64>>, u32) {
         let is_here = || node.leases.iter().any(|it| it.worker == self.worker && it.pool == self.pool);
         let (group, until) = match self.state {
@@ -374,7 +377,8 @@ impl WorkerRow {
 }
 
 impl OtherRecords {
-    /// Reads namespaces, counters and the newest changes of a store: three calls, whatever the number of namespaces.
+    /// Reads namespaces, counters and the newest changes of a store: three calls, whatever the number of
+    /// namespaces.
     async fn read(store: &dyn Store) -> Result<Self, AdminError> {
         let now_unix_ms = WallClock.unix_ms();
         let listed = registry::list(store).await?;
@@ -608,8 +612,8 @@ impl LastRead {
         }
     }
 
-    /// Returns what fails on this node, without the error of the store if that is shown already, and without numbers that have
-    /// ended, which have problems of their own.
+    /// Returns what fails on this node, without the error of the store if that is shown already, and without
+    /// numbers that have ended, which have problems of their own.
     fn trouble_of(&self, mint: &Mint) -> Option<String> {
         let of_store = self.error.as_ref().and_then(|_| mint.status().trouble).unwrap_or_default();
         without(&mint.trouble_besides_ended_numbers()?, &of_store)
@@ -662,7 +666,8 @@ impl LastRead {
     }
 }
 
-/// Returns the rest of a list of troubles that begins with one that is shown already; `None` if there is no rest.
+/// Returns the rest of a list of troubles that begins with one that is shown already; `None` if there is no
+/// rest.
 fn without(trouble: &str, shown: &str) -> Option<String> {
     let rest = trouble.strip_prefix(shown).unwrap_or(trouble).trim_start_matches("; ");
     (!rest.is_empty()).then(|| rest.to_owned())
@@ -764,8 +769,9 @@ mod tests {
         (format!("workers/{POOL}/{worker}"), value)
     }
 
-    /// Goal: whatever the number of workers, the state stays small, leaves out no worker that an operator must not miss, and says
-    /// what it leaves out. Method: a pool with unreadable, held and free workers, this node's among them, and another pool.
+    /// Goal: whatever the number of workers, the state stays small, leaves out no worker that an operator
+    /// must not miss, and says what it leaves out. Method: a pool with unreadable, held and free workers,
+    /// this node's among them, and another pool.
     #[tokio::test]
     async fn the_workers_that_matter_are_shown() {
         let now = WallClock.unix_ms();
@@ -797,7 +803,8 @@ mod tests {
         assert_eq!(few.shown(&node).0.iter().map(|it| it.worker).collect::<Vec<_>>(), [7, 8, 6]);
     }
 
-    /// Goal: problems that `snowmint doctor` finds in records are shown here too, and a healthy store shows none.
+    /// Goal: problems that `snowmint doctor` finds in records are shown here too, and a healthy store shows
+    /// none.
     #[tokio::test]
     async fn wrong_records_are_problems() {
         let now = WallClock.unix_ms();
@@ -814,8 +821,9 @@ mod tests {
         assert!(wrong.iter().any(|text| text.contains("unreadable: worker 4")), "{wrong:?}");
     }
 
-    /// Goal: a node whose lease ended without a release is named for an hour, and no other node is. Method: what two looks find:
-    /// records that end unchanged, are released, renewed, evicted, taken by another node, or whose holder has another worker.
+    /// Goal: a node whose lease ended without a release is named for an hour, and no other node is. Method:
+    /// what two looks find: records that end unchanged, are released, renewed, evicted, taken by another
+    /// node, or whose holder has another worker.
     #[tokio::test]
     async fn leases_that_end_without_a_release_are_named() {
         let start = WallClock.unix_ms();
@@ -871,8 +879,8 @@ mod tests {
         assert_eq!(problem(&late), None);
     }
 
-    /// Goal: a store that does not answer is shown as an error with its start and a remedy, and the last workers stay. Half a
-    /// read does not clear the error; a whole read does.
+    /// Goal: a store that does not answer is shown as an error with its start and a remedy, and the last
+    /// workers stay. Half a read does not clear the error; a whole read does.
     #[tokio::test]
     async fn a_store_that_fails_is_shown_until_it_answers() {
         let server = ServerState::for_tests(testing::mint());
@@ -921,8 +929,8 @@ mod tests {
         );
     }
 
-    /// Goal: an error of the store is shown once, and what else fails is still shown. Method: the troubles of a node with and without
-    /// the error, alone and among others.
+    /// Goal: an error of the store is shown once, and what else fails is still shown. Method: the troubles of
+    /// a node with and without the error, alone and among others.
     #[test]
     fn the_error_of_the_store_is_shown_once() {
         for (trouble, shown, wanted) in [
@@ -935,8 +943,8 @@ mod tests {
         }
     }
 
-    /// Goal: a namespace that makes no ids is an error, and its reserved numbers stop at the maximum. Method: a layout that ended,
-    /// one that ends soon, and numbers whose counter is beyond their maximum.
+    /// Goal: a namespace that makes no ids is an error, and its reserved numbers stop at the maximum. Method:
+    /// a layout that ended, one that ends soon, and numbers whose counter is beyond their maximum.
     #[tokio::test]
     async fn namespaces_without_ids_are_errors() {
         let store = store([("segments/used".to_owned(), "21".to_owned())]).await;
@@ -987,8 +995,8 @@ mod tests {
         );
     }
 
-    /// Goal: a lease that ended is not held, and a node that shuts down is not ready. Method: a lease up to its last millisecond,
-    /// and each phase of a shutdown.
+    /// Goal: a lease that ended is not held, and a node that shuts down is not ready. Method: a lease up to
+    /// its last millisecond, and each phase of a shutdown.
     #[tokio::test]
     async fn a_node_shows_what_it_has_now() {
         let mint = testing::mint();

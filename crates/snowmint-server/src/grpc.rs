@@ -1,8 +1,10 @@
-//! gRPC: the calls of `snowmint.v1.Snowmint`, health and reflection. `http2` runs a connection, `message` reads and writes
-//! messages, `draw` asks the mint, `stream_call` answers the requests of a stream, `health` reports whether ids can be made.
+//! gRPC: the calls of `snowmint.v1.Snowmint`, health and reflection. `http2` runs a connection, `message`
+//! reads and writes messages, `draw` asks the mint, `stream_call` answers the requests of a stream, `health`
+//! reports whether ids can be made.
 //!
-//! The calls of this service do not go through tonic: a response of 100,000 ids is made while it is sent, and holds little memory
-//! for a client that reads slowly. tonic would build the whole response first. tonic serves health and reflection.
+//! The calls of this service do not go through tonic: a response of 100,000 ids is made while it is sent, and
+//! holds little memory for a client that reads slowly. tonic would build the whole response first. tonic
+//! serves health and reflection.
 
 mod draw;
 mod health;
@@ -68,7 +70,8 @@ const SERVICE: &str = "/snowmint.v1.Snowmint/";
 const HEALTH: &str = "/grpc.health.v1.Health/";
 /// The trailer with the kind of a failure, as in the metrics.
 const KIND: &str = "snowmint-error";
-/// The trailers with the time after which a retry helps: one for people and programs, one that client libraries obey.
+/// The trailers with the time after which a retry helps: one for people and programs, one that client
+/// libraries obey.
 const RETRY_AFTER: [&str; 2] = ["retry-after-ms", "grpc-retry-pushback-ms"];
 const CONTENT: HeaderValue = HeaderValue::from_static("application/grpc");
 
@@ -387,7 +390,8 @@ impl Session {
             if ends.is_some() {
                 delivery.set_endless();
             }
-            // A watch may last forever, and tonic may wait forever for the message of a call: neither keeps the connection busy.
+            // A watch may last forever, and tonic may wait forever for the message of a call: neither keeps
+            // the connection busy.
             delivery.wait();
             let (request, end) = for_tonic(request);
             let answered = self.arrived(self.services.health.clone().call(request)).await?;

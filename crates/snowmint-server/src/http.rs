@@ -1,8 +1,10 @@
-//! HTTP/1.1, HTTP/2 and gRPC on one port: serves one connection with hyper. `routes` and `request` parse, `handler` asks the mint
-//! through `crate::mint_access`, `response` writes; `cors` admits web pages, `idempotency` keeps answers. Time limits are in `http_timeouts`,
-//! the answers of HTTP/2 in `http2`, those of gRPC in `grpc`.
+//! HTTP/1.1, HTTP/2 and gRPC on one port: serves one connection with hyper. `routes` and `request` parse,
+//! `handler` asks the mint through `crate::mint_access`, `response` writes; `cors` admits web pages,
+//! `idempotency` keeps answers. Time limits are in `http_timeouts`, the answers of HTTP/2 in `http2`, those
+//! of gRPC in `grpc`.
 //!
-//! A client of HTTP/2 begins with a fixed preface, with or without TLS. So the first bytes decide, and no upgrade is needed.
+//! A client of HTTP/2 begins with a fixed preface, with or without TLS. So the first bytes decide, and no
+//! upgrade is needed.
 
 mod admin;
 mod console;
@@ -188,7 +190,8 @@ impl Serving<'_> {
         access_log::refused(self.protocol(), outcome);
     }
 
-    /// Serves a client until it leaves or rests. Returns the stream of a client that rests, since hyper would keep its buffers.
+    /// Serves a client until it leaves or rests. Returns the stream of a client that rests, since hyper would
+    /// keep its buffers.
     async fn serve_http1(&self, stream: Prefaced<Stream>) -> Option<Prefaced<Stream>> {
         let timer = &self.peer.timer;
         let has_write_limit = stream.stream.has_write_limit();

@@ -1,4 +1,5 @@
-//! A layout as `snowmint layout --json` and `GET /v1/layout` show it: its fields, its capacity, how long it lasts, and warnings.
+//! A layout as `snowmint layout --json` and `GET /v1/layout` show it: its fields, its capacity, how long it
+//! lasts, and warnings.
 
 use serde::Serialize;
 use snowmint::Layout;

@@ -1,8 +1,8 @@
 //! The Snowmint service: one [`Mint`] behind HTTP, the Redis protocol, Thrift and gRPC.
 //!
-//! A protocol only translates: it parses a request, asks the mint, and writes the answer. There is one folder for each protocol
-//! (`http`, `resp`, `thrift`, `grpc`), one [`mint`], and one table of failures ([`status`]). All limits are in
-//! [`limits`].
+//! A protocol only translates: it parses a request, asks the mint, and writes the answer. There is one folder
+//! for each protocol (`http`, `resp`, `thrift`, `grpc`), one [`mint`], and one table of failures
+//! ([`status`]). All limits are in [`limits`].
 //!
 //! ```text
 //! HTTP   1.1, and 2 by prior knowledge, on which gRPC is answered too
@@ -30,7 +30,8 @@
 //! - The **mint** makes ids for the served namespaces and decodes ids.
 //! - A **backend** makes the ids of one namespace: leased workers, segments, or a generator of wide ids.
 //! - An **id pool** makes the ids of one layout and rule under this node's leases; namespaces share it.
-//! - The **namespace sync** keeps the served namespaces in step with the flags, the namespace file and the store.
+//! - The **namespace sync** keeps the served namespaces in step with the flags, the namespace file and the
+//!   store.
 //! - A **token** names a client; an **identity** is the token of a request, or none.
 //! - An **unrecorded** namespace is served although the store has lost its record.
 //!
@@ -118,7 +119,8 @@ pub use grpc::{message as grpc_message, messages as grpc_messages};
 #[doc(hidden)]
 pub use http::reads_route as http_reads_route;
 
-/// Compiles and runs the example of the project's README. It is here because this crate is not published without the README.
+/// Compiles and runs the example of the project's README. It is here because this crate is not published
+/// without the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod project_readme {}

@@ -12,7 +12,8 @@ pub const MAX_RANGE_COUNT: usize = 1_000_000;
 /// How long a request may wait for its ids before it fails.
 pub const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// The maximum `Retry-After` while the clock is behind. Somebody may correct the clock long before it catches up by itself.
+/// The maximum `Retry-After` while the clock is behind. Somebody may correct the clock long before it catches
+/// up by itself.
 pub const MAX_CLOCK_RETRY: Duration = Duration::from_secs(10);
 
 /// The default maximum number of connections, over all protocols.
@@ -21,28 +22,29 @@ pub const MAX_CONNECTIONS: usize = 10_000;
 /// The default time limit for requests in flight at shutdown.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
-/// Bytes of output that are collected before they are sent. A connection holds no more for a client that reads slowly,
-/// however much it requested.
+/// Bytes of output that are collected before they are sent. A connection holds no more for a client that
+/// reads slowly, however much it requested.
 pub const FLUSH_AT: usize = 64 * 1024;
 
 /// Bytes of the read buffer of Thrift.
 pub const READ_ROOM: usize = 4 * 1024;
 
-/// Commands that are answered together with the one they repeat. It also limits the bytes that are compared for a command that
-/// is then rejected.
+/// Commands that are answered together with the one they repeat. It also limits the bytes that are compared
+/// for a command that is then rejected.
 pub const MAX_REPEATS: usize = 255;
 
 /// Bytes that a connection reads and writes before other connections get their turn.
 pub const TURN: usize = FLUSH_AT;
 
-/// A connection that has read and written this many bytes without a pause waits in line for its next turn, unless it rested. It
-/// is more than a usual request and its answer.
+/// A connection that has read and written this many bytes without a pause waits in line for its next turn,
+/// unless it rested. It is more than a usual request and its answer.
 pub const LONG_TURN: usize = 4 * 1024;
 
 /// How long a client that keeps sending is still answered at shutdown.
 pub const LAST_REQUESTS: Duration = Duration::from_secs(1);
 
-/// The default time limit for idle connections. It is longer than that of load balancers, so that they close first.
+/// The default time limit for idle connections. It is longer than that of load balancers, so that they close
+/// first.
 pub const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The default time limit for a request to arrive once it has begun.
@@ -56,9 +58,9 @@ pub use snowmint_admin::limits::MAX_SERVED_NAMESPACES;
 /// The protocols, each with reserved connections of its own. The port for health and metrics counts as one.
 pub const PROTOCOLS: usize = 5;
 
-/// Connections of each protocol beyond the connection limit. On them HTTP answers `/healthz`, `/readyz` and `/metrics`, and
-/// gRPC health checks; both reject every other request with the reason. When all are taken, a new one replaces the oldest. The
-/// port for health and metrics has only these.
+/// Connections of each protocol beyond the connection limit. On them HTTP answers `/healthz`, `/readyz` and
+/// `/metrics`, and gRPC health checks; both reject every other request with the reason. When all are taken, a
+/// new one replaces the oldest. The port for health and metrics has only these.
 pub const RESERVED: usize = 64;
 
 /// Open files reserved for the store, the log and the process itself.
@@ -70,12 +72,12 @@ pub const LINGER: Duration = Duration::from_secs(1);
 /// A connection that is idle for this long frees its buffers, and its next request does not wait in line.
 pub const REST: Duration = Duration::from_secs(1);
 
-/// An HTTP/1.1 client frees its buffers this soon after its first request, so that the next new client reuses them. Freed a
-/// second later, they leave holes between connections that cannot be returned to the system.
+/// An HTTP/1.1 client frees its buffers this soon after its first request, so that the next new client reuses
+/// them. Freed a second later, they leave holes between connections that cannot be returned to the system.
 pub const FIRST_REST: Duration = Duration::from_millis(20);
 
-/// New connections that a port accepts before others run and the sockets are polled again. Each costs about as much as a small
-/// request: a flood of them would come before the requests of clients that are there.
+/// New connections that a port accepts before others run and the sockets are polled again. Each costs about
+/// as much as a small request: a flood of them would come before the requests of clients that are there.
 pub const NEW_AT_ONCE: u32 = 4;
 
 /// Unsent bytes of an answer that the system holds for a client.
@@ -101,7 +103,8 @@ pub mod unread {
     pub const CONNECTION: usize = 4 * 1024 * 1024;
     /// Bytes of all answers beyond what each connection may always hold.
     pub const ALL: usize = 12 * 1024 * 1024;
-    /// How long a client may read no byte of an answer over HTTP/2 while others need the memory that its connection holds.
+    /// How long a client may read no byte of an answer over HTTP/2 while others need the memory that its
+    /// connection holds.
     pub const READ_SOON: Duration = Duration::from_secs(5);
     /// Bytes of the renderings of the metrics that clients still read, in each format. Two may always be in
     /// memory.
@@ -124,8 +127,9 @@ pub mod resp {
     pub const MAX_INLINE: usize = 64 * 1024;
     /// Bytes of a whole command: with [`READ_ROOM`] this limits the input that a connection buffers.
     pub const MAX_COMMAND: usize = 128 * 1024;
-    /// Initial bytes of the read buffer, also after a rest: enough for a command. If buffers of a page were used, thousands of
-    /// freed ones would not be returned to the system, since memory in use lies between them.
+    /// Initial bytes of the read buffer, also after a rest: enough for a command. If buffers of a page were
+    /// used, thousands of freed ones would not be returned to the system, since memory in use lies between
+    /// them.
     pub const FIRST_ROOM: usize = 512;
     /// Bytes of the read buffer after a large command.
     pub const READ_ROOM: usize = 4 * 1024;
@@ -149,11 +153,14 @@ pub mod thrift {
 
 /// Limits of gRPC.
 pub mod grpc {
-    /// Bytes of a request message. A request of the interface has fewer than 100, apart from an id and the text of a layout.
+    /// Bytes of a request message. A request of the interface has fewer than 100, apart from an id and the
+    /// text of a layout.
     pub const MAX_MESSAGE: usize = 4 * 1024;
-    /// Bytes of a response that are made at a time. A call holds about twice as many for a client that reads slowly.
+    /// Bytes of a response that are made at a time. A call holds about twice as many for a client that reads
+    /// slowly.
     pub const CHUNK: usize = 16 * 1024;
-    /// Ids of one response as texts. A message has its length first, so that all texts are made before they are sent.
+    /// Ids of one response as texts. A message has its length first, so that all texts are made before they
+    /// are sent.
     pub const MAX_TEXTS: usize = 1000;
     /// Namespaces of one response.
     pub const MAX_PAGE: usize = 1000;
@@ -168,8 +175,9 @@ pub mod fleet {
 
     /// Viewers of a node at once. All of them together cost the store no more than one.
     pub const VIEWERS: usize = 64;
-    /// Time between two states while somebody watches, and the minimum interval between the starts of two reads of the store. A
-    /// slow read makes the interval of reads four times as long as the read took, up to [`AT_LEAST_EVERY`].
+    /// Time between two states while somebody watches, and the minimum interval between the starts of two
+    /// reads of the store. A slow read makes the interval of reads four times as long as the read took, up to
+    /// [`AT_LEAST_EVERY`].
     pub const EVERY: Duration = Duration::from_secs(2);
     /// The longest time between two reads.
     pub const AT_LEAST_EVERY: Duration = Duration::from_secs(30);
@@ -183,7 +191,8 @@ pub mod fleet {
     pub const PEERS_EVERY: Duration = Duration::from_secs(5);
     /// Time between two questions to the peers of a node which store they use.
     pub const STORES_EVERY: Duration = Duration::from_secs(30);
-    /// How long a node is named whose lease ended without a release, unless its worker gets another holder before.
+    /// How long a node is named whose lease ended without a release, unless its worker gets another holder
+    /// before.
     pub const LAPSED_FOR: Duration = Duration::from_hours(1);
     /// A list of the workers that takes longer than this causes a warning.
     pub const SLOW_CALL: Duration = Duration::from_secs(1);
@@ -227,15 +236,17 @@ pub mod http2 {
     pub const MAX_STREAMS: u32 = 100;
     /// Bytes of the headers of a request.
     pub const MAX_HEAD: u32 = 16 * 1024;
-    /// Streams that the client opened and reset before the server saw them. With more, the connection is closed.
+    /// Streams that the client opened and reset before the server saw them. With more, the connection is
+    /// closed.
     pub const MAX_RESETS: usize = 100;
     /// Streams that were reset because the client broke the rules. With more, the connection is closed.
     pub const MAX_FAULTS: usize = 1000;
-    /// Bytes of a request that a client may send before the server has read them: about 200 requests of a gRPC stream.
+    /// Bytes of a request that a client may send before the server has read them: about 200 requests of a
+    /// gRPC stream.
     pub const STREAM_WINDOW: u32 = 4 * 1024;
-    /// Bytes that all requests of a connection may send before the server has read them. h2 allows half of it for the overhead of
-    /// unread small frames, at 256 bytes each: about 5,000 of them. A client may send 64 KiB before it has read these limits,
-    /// which is as many requests of gRPC streams.
+    /// Bytes that all requests of a connection may send before the server has read them. h2 allows half of it
+    /// for the overhead of unread small frames, at 256 bytes each: about 5,000 of them. A client may send 64
+    /// KiB before it has read these limits, which is as many requests of gRPC streams.
     pub const CONNECTION_WINDOW: u32 = 2560 * 1024;
     /// Unsent bytes of one answer. It holds another chunk, which is ready to be sent.
     pub const MAX_SEND_BUFFER: usize = 16 * 1024;

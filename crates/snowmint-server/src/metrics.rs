@@ -1,6 +1,6 @@
 //! The metrics of the service, for Prometheus: counters of requests and connections, and latency histograms.
-//! A connection counts for itself and adds up here once for each write, so that no request pays for it. Gauges of leases,
-//! namespaces and the process are read when they are scraped: see `collectors`.
+//! A connection counts for itself and adds up here once for each write, so that no request pays for it.
+//! Gauges of leases, namespaces and the process are read when they are scraped: see `collectors`.
 
 mod collectors;
 mod rendering;
@@ -213,13 +213,13 @@ pub(crate) enum Exposition {
     OpenMetrics,
 }
 
-/// Converts `OpenMetrics` to the text format of Prometheus 0.0.4, which every tool reads. The samples are the same; the lines
-/// that describe them differ.
+/// Converts `OpenMetrics` to the text format of Prometheus 0.0.4, which every tool reads. The samples are the
+/// same; the lines that describe them differ.
 ///
 /// # Source
 ///
-/// `OpenMetrics` 1.0: the name of a counter lacks the `_total` of its samples, and that of an info lacks `_info`. In the
-/// older format both are part of the name; it has no infos, no units and no end mark.
+/// `OpenMetrics` 1.0: the name of a counter lacks the `_total` of its samples, and that of an info lacks
+/// `_info`. In the older format both are part of the name; it has no infos, no units and no end mark.
 fn classic(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut lines = text.lines().peekable();
@@ -258,7 +258,8 @@ const BOUNDS_US: [u64; 16] = [
     10_000_000,
 ];
 
-/// The latency of the requests of one protocol: plain counters, since a histogram with a lock would slow down every request.
+/// The latency of the requests of one protocol: plain counters, since a histogram with a lock would slow down
+/// every request.
 #[derive(Debug, Default)]
 struct Latency {
     /// The requests of each bucket; the last one has no upper bound.

@@ -1,7 +1,8 @@
 //! The mint: makes ids for the served namespaces and decodes ids. No protocol appears here.
 //!
-//! An id request takes this path: `table` finds the namespace, `namespace` asks its backend, and for snowflake ids
-//! `id_pool` draws through the connection's handle. Namespaces may change at any time; each request sees one table.
+//! An id request takes this path: `table` finds the namespace, `namespace` asks its backend, and for
+//! snowflake ids `id_pool` draws through the connection's handle. Namespaces may change at any time; each
+//! request sees one table.
 
 mod connection_state;
 mod error;
@@ -122,7 +123,8 @@ impl Mint {
         self.table.load_full()
     }
 
-    /// Stores the served namespaces whose records the store has lost, and counts the records lost since the last call.
+    /// Stores the served namespaces whose records the store has lost, and counts the records lost since the
+    /// last call.
     pub(crate) fn note_unrecorded(&self, names: Vec<NamespaceName>, newly_lost: u64) {
         self.unrecorded.store(Arc::new(names));
         self.records_lost.fetch_add(newly_lost, Ordering::Relaxed);
@@ -257,9 +259,9 @@ impl Mint {
         self.creator.get().is_some_and(|creator| !creator.is_closed())
     }
 
-    /// Checks that this node can make ids as well as another node could. A namespace whose ids have ended, or whose workers other
-    /// nodes hold, is in [`trouble`](Self::trouble) instead: otherwise one namespace would take every node out of a load
-    /// balancer.
+    /// Checks that this node can make ids as well as another node could. A namespace whose ids have ended, or
+    /// whose workers other nodes hold, is in [`trouble`](Self::trouble) instead: otherwise one namespace
+    /// would take every node out of a load balancer.
     ///
     /// # Errors
     ///
@@ -280,8 +282,8 @@ impl Mint {
         }
     }
 
-    /// Returns whether another node may have ids of a namespace when this one has none. A node without a worker of the service's
-    /// own layout is always to blame.
+    /// Returns whether another node may have ids of a namespace when this one has none. A node without a
+    /// worker of the service's own layout is always to blame.
     fn blames_this_node(&self, namespace: &Namespace, error: &MintError) -> bool {
         let other_pool = match namespace.backend().plain() {
             Backend::Snowflake(pool) if !Arc::ptr_eq(pool, &self.pool) => Some(pool),
@@ -309,8 +311,9 @@ impl Mint {
     ///
     /// # Errors
     ///
-    /// [`MintError::BadId`] and [`MintError::NotOfNamespace`] if the text is not such an id, [`MintError::BadLayout`] if the
-    /// layout is invalid, [`MintError::UnknownNamespace`] and [`MintError::BadNamespace`].
+    /// [`MintError::BadId`] and [`MintError::NotOfNamespace`] if the text is not such an id,
+    /// [`MintError::BadLayout`] if the layout is invalid, [`MintError::UnknownNamespace`] and
+    /// [`MintError::BadNamespace`].
     pub fn inspect(&self, text: &[u8], by: InspectBy<'_>) -> Result<Inspection, MintError> {
         self.inspect_among(text, by, |_| true)
     }
@@ -353,13 +356,13 @@ impl Mint {
         }
     }
 
-    /// Returns the smallest and the largest id that a namespace can make within a time range, for `WHERE id BETWEEN`. The range
-    /// is in unix milliseconds. Never creates a namespace.
+    /// Returns the smallest and the largest id that a namespace can make within a time range, for `WHERE id
+    /// BETWEEN`. The range is in unix milliseconds. Never creates a namespace.
     ///
     /// # Errors
     ///
-    /// [`MintError::NotByTime`] if its ids do not sort by time, [`MintError::BadTimeRange`], [`MintError::OutsideLayout`],
-    /// [`MintError::UnknownNamespace`] and [`MintError::BadNamespace`].
+    /// [`MintError::NotByTime`] if its ids do not sort by time, [`MintError::BadTimeRange`],
+    /// [`MintError::OutsideLayout`], [`MintError::UnknownNamespace`] and [`MintError::BadNamespace`].
     pub fn time_bounds(
         &self,
         namespace: &[u8],
@@ -399,8 +402,8 @@ impl Mint {
         inspect(text).or_else(|| inspect(&cell(text)))
     }
 
-    /// Decodes a text by each served namespace. The readings of hidden namespaces are apart: any number could be one of their
-    /// ids.
+    /// Decodes a text by each served namespace. The readings of hidden namespaces are apart: any number could
+    /// be one of their ids.
     fn candidates(
         &self,
         text: &str,
@@ -514,7 +517,8 @@ fn parse_count_within(text: &[u8], limit: usize) -> Result<usize, MintError> {
 /// sixteen numbers that nothing else explains, one is then noted though it is not its id.
 const HIDDEN_EVIDENCE_BITS: f64 = 4.0;
 
-/// Notes which namespaces may have hidden the id: under their keys it is a plausible id, which chance seldom makes.
+/// Notes which namespaces may have hidden the id: under their keys it is a plausible id, which chance seldom
+/// makes.
 fn with_hidden(inspection: Inspection, hidden: &[Candidate]) -> Inspection {
     let cost = |candidate: &Candidate| candidate.cost_bits.unwrap_or(f64::INFINITY);
     let likeliest = cost(inspection.likeliest());
@@ -560,11 +564,12 @@ mod tests {
         namespace.take(handles, count).await
     }
 
-    /// Goal: ranges hold the same ids as a list: no duplicate, no id in between that others could get, and the steps of the
-    /// layout.
+    /// Goal: ranges hold the same ids as a list: no duplicate, no id in between that others could get, and
+    /// the steps of the layout.
     #[tokio::test]
     async fn ranges_hold_every_id_once() {
-        // Twitter's layout has the sequence last; in the second one the worker follows it, so ids are 32 apart.
+        // Twitter's layout has the sequence last; in the second one the worker follows it, so ids are 32
+        // apart.
         let behind: Layout = "time:41,sequence:12,datacenter:5,worker:5,epoch:1288834974657".parse().unwrap();
         for (layout, step) in [(LAYOUT, 1), (behind, 1024)] {
             let mint = mint_of(TestSource::new(layout), layout);
@@ -671,8 +676,8 @@ mod tests {
         assert!(mint.check_ready().is_ok());
     }
 
-    /// Goal: checks of readiness use up no ids. Method: ids before and after many checks, under a clock that stands still;
-    /// a check in a used-up tick and with a clock that is far behind.
+    /// Goal: checks of readiness use up no ids. Method: ids before and after many checks, under a clock that
+    /// stands still; a check in a used-up tick and with a clock that is far behind.
     #[test]
     fn checks_of_readiness_use_up_no_ids() {
         let source = TestSource::new(LAYOUT);
@@ -688,8 +693,9 @@ mod tests {
         assert_eq!(mint.check_ready().unwrap_err().kind(), ErrorKind::ClockBehind);
     }
 
-    /// Goal: one namespace without ids leaves the node ready, and is named. Method: namespaces of other layouts, which have ended,
-    /// have not begun, and whose workers other nodes hold; the last one too without a word from the store; one alone.
+    /// Goal: one namespace without ids leaves the node ready, and is named. Method: namespaces of other
+    /// layouts, which have ended, have not begun, and whose workers other nodes hold; the last one too
+    /// without a word from the store; one alone.
     #[test]
     fn a_namespace_that_no_node_has_ids_for_leaves_the_node_ready() {
         let wall: SharedClock = Arc::new(WallClock);
@@ -743,8 +749,8 @@ mod tests {
         assert_eq!(error.retry_after(), Some(Duration::from_secs(5)));
     }
 
-    /// Goal: a client returns soon after somebody has corrected the clock. Method: a clock that went back by an hour, and one
-    /// that is years before its layout.
+    /// Goal: a client returns soon after somebody has corrected the clock. Method: a clock that went back by
+    /// an hour, and one that is years before its layout.
     #[test]
     fn a_clock_very_far_behind_keeps_no_client_away_for_long() {
         let source = TestSource::new(LAYOUT);
@@ -772,8 +778,8 @@ mod tests {
         );
     }
 
-    /// Goal: no way to take ids of a hidden namespace gives them unhidden. Method: each way in turn, with the service's own
-    /// layout, whose worker the revealed ids must have.
+    /// Goal: no way to take ids of a hidden namespace gives them unhidden. Method: each way in turn, with the
+    /// service's own layout, whose worker the revealed ids must have.
     #[tokio::test]
     async fn every_id_of_a_hidden_namespace_is_hidden() {
         let mint = mint();
@@ -875,8 +881,8 @@ mod tests {
         }
     }
 
-    /// Goal: an id is decoded by the given namespace or layout, and without one by the best match. Method: an id of layout
-    /// `game`, which the service's own layout decodes as one of 2013, and one text of each kind.
+    /// Goal: an id is decoded by the given namespace or layout, and without one by the best match. Method: an
+    /// id of layout `game`, which the service's own layout decodes as one of 2013, and one text of each kind.
     #[test]
     fn inspect_uses_the_given_namespace_or_layout_else_what_matches() {
         let game: Layout = "game".parse().unwrap();

@@ -1,7 +1,8 @@
-//! One connection's access to the mint, which its concurrent requests share: over HTTP/2, and the calls and streams of gRPC.
+//! One connection's access to the mint, which its concurrent requests share: over HTTP/2, and the calls and
+//! streams of gRPC.
 //!
-//! The ids of a connection increase. So it draws the ids of one pool through one handle, one request after the other. A request
-//! that waits delays only requests for ids of the same pool.
+//! The ids of a connection increase. So it draws the ids of one pool through one handle, one request after
+//! the other. A request that waits delays only requests for ids of the same pool.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,8 @@ pub(crate) struct MintAccess(Mutex<State>);
 #[derive(Debug)]
 struct State {
     connection: ConnectionState,
-    /// The handle of each pool for which a request has waited, by the pool's slot. Requests for it wait in line.
+    /// The handle of each pool for which a request has waited, by the pool's slot. Requests for it wait in
+    /// line.
     lines: BTreeMap<usize, Line>,
 }
 
@@ -36,8 +38,8 @@ impl MintAccess {
         Self(Mutex::new(State { connection: mint.connection_state(), lines: BTreeMap::new() }))
     }
 
-    /// Finds a namespace by its name, if the client may take its ids. Creates an unknown one if the server allows it and
-    /// `may_create` is set.
+    /// Finds a namespace by its name, if the client may take its ids. Creates an unknown one if the server
+    /// allows it and `may_create` is set.
     pub(crate) async fn find_or_create(
         &self,
         mint: &Mint,
@@ -66,7 +68,8 @@ impl MintAccess {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `count` ids by [`Namespace::try_take`] or [`Namespace::try_take_ranges`], and counts them. Waits for `within` at most.
+    /// Takes `count` ids by [`Namespace::try_take`] or [`Namespace::try_take_ranges`], and counts them. Waits
+    /// for `within` at most.
     pub(crate) async fn take(
         &self,
         identity: &Identity,
@@ -213,8 +216,8 @@ mod tests {
     use crate::access::tests::limited;
     use crate::testing::{TestSource, mint_of};
 
-    /// Goal: a request that is dropped while it waits costs no quota, whether it is the first of its connection or waits in line;
-    /// one that is answered does.
+    /// Goal: a request that is dropped while it waits costs no quota, whether it is the first of its
+    /// connection or waits in line; one that is answered does.
     #[tokio::test]
     async fn a_dropped_request_gives_its_ids_back() {
         const WITHIN: Duration = Duration::from_mins(1);

@@ -1,6 +1,6 @@
 //! The namespace sync: keeps the served namespaces in step with the flags, the namespace file and the store.
-//! It polls the store, reloads the file, and creates namespaces on request. All changes of served namespaces happen in its
-//! one task, one after the other.
+//! It polls the store, reloads the file, and creates namespaces on request. All changes of served namespaces
+//! happen in its one task, one after the other.
 
 mod config;
 mod lost_records;
@@ -52,7 +52,8 @@ const LEFT_OUT: &str = "the store has more namespaces than a node serves; not se
 /// The reason why a namespace is unavailable until its sources have answered.
 const BEING_OPENED: &str = "its sources are being opened; retry in a moment";
 
-/// Starts an id source for another layout, rule or sequence start than the service's own, or returns the reason why not.
+/// Starts an id source for another layout, rule or sequence start than the service's own, or returns the
+/// reason why not.
 pub type OpenSource = Box<dyn Fn(Layout, Rule, Start) -> Result<Box<dyn IdSource>, String> + Send + Sync>;
 
 /// The options of a [`NamespaceSync`].
@@ -156,8 +157,8 @@ impl NamespaceSync {
         self.refresher.clone()
     }
 
-    /// Polls the store once and updates the served namespaces. Sources besides the store are opened in the background; see
-    /// [`wait_until_opened`](Self::wait_until_opened).
+    /// Polls the store once and updates the served namespaces. Sources besides the store are opened in the
+    /// background; see [`wait_until_opened`](Self::wait_until_opened).
     ///
     /// # Errors
     ///
@@ -188,7 +189,8 @@ impl NamespaceSync {
         for (name, definition) in desired.namespaces {
             let before = served.get(&name);
             if self.claims_conflict(&name) {
-                // Another node claimed the numbers: the record of the store is valid, not the one seen before.
+                // Another node claimed the numbers: the record of the store is valid, not the one seen
+                // before.
                 self.lost.note(&name, desired.records.get(&name));
             } else if let Some(record) = desired.records.get(&name) {
                 match self.put_back_if_older(&name, record).await {
@@ -298,7 +300,8 @@ impl NamespaceSync {
         self.answer_waiting();
     }
 
-    /// Saves the names that this node may serve after a start without the store. Called before `next` is served.
+    /// Saves the names that this node may serve after a start without the store. Called before `next` is
+    /// served.
     async fn save_served(&mut self, next: &[Arc<Namespace>]) -> io::Result<()> {
         let Some(saved) = &self.options.saved else { return Ok(()) };
         let own = |it: &&Arc<Namespace>| matches!(it.backend(), Backend::Snowflake(pool) if Arc::ptr_eq(pool, self.mint.pool()));
@@ -313,8 +316,8 @@ impl NamespaceSync {
         Ok(())
     }
 
-    /// Serves configured namespaces of the service's own layout under a saved lease, before the store has answered: only
-    /// those that this node served when the store last answered.
+    /// Serves configured namespaces of the service's own layout under a saved lease, before the store has
+    /// answered: only those that this node served when the store last answered.
     pub async fn serve_without_store(&mut self) {
         let may_serve = self.options.saved.as_ref().map(SavedLeases::served).unwrap_or_default();
         let (known, unknown): (Vec<_>, Vec<_>) =
@@ -418,8 +421,8 @@ impl NamespaceSync {
         self.replaced(before, name, definition, backend)
     }
 
-    /// Opens the segments of a namespace in the background. If it has numbers to serve until then, waits for the first new
-    /// ones.
+    /// Opens the segments of a namespace in the background. If it has numbers to serve until then, waits for
+    /// the first new ones.
     fn open_later(
         &mut self,
         name: &NamespaceName,
@@ -488,7 +491,8 @@ impl NamespaceSync {
         }
     }
 
-    /// Returns the pool of a layout, rule and sequence start: the service's own, or one with a worker of its own.
+    /// Returns the pool of a layout, rule and sequence start: the service's own, or one with a worker of its
+    /// own.
     fn pool(
         &mut self,
         layout: &Layout,
@@ -564,7 +568,8 @@ impl NamespaceSync {
         }
     }
 
-    /// Polls the store, reloads the file when `reload` is notified, and creates requested namespaces, until dropped.
+    /// Polls the store, reloads the file when `reload` is notified, and creates requested namespaces, until
+    /// dropped.
     pub fn run(self, reload: Arc<Notify>) -> BoxFuture<'static, ()> {
         Box::pin(self.follow_all(reload))
     }
@@ -575,8 +580,8 @@ impl NamespaceSync {
         let mut polls = interval(self.options.poll);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // A reload may allow unknown names to become namespaces. Once set, the sender stays, and `create` rejects
-            // requests that are no longer allowed.
+            // A reload may allow unknown names to become namespaces. Once set, the sender stays, and `create`
+            // rejects requests that are no longer allowed.
             if self.config.auto_create().is_some()
                 && let Some(sender) = sender.take()
             {
@@ -719,7 +724,8 @@ impl NamespaceSync {
     }
 }
 
-/// Segments that are being opened in tasks, at most one for each namespace. A slow source delays only its own namespace.
+/// Segments that are being opened in tasks, at most one for each namespace. A slow source delays only its own
+/// namespace.
 #[derive(Debug, Default)]
 struct PendingOpens {
     tasks: JoinSet<(NamespaceName, Result<OpenedSegments, String>)>,

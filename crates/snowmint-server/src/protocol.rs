@@ -39,7 +39,8 @@ pub(crate) enum Admission {
 }
 
 impl Admission {
-    /// Returns the protocol under which a request is counted. Requests on the port for health and metrics are counted separately.
+    /// Returns the protocol under which a request is counted. Requests on the port for health and metrics are
+    /// counted separately.
     pub(crate) const fn protocol(self, spoken: Protocol) -> Protocol {
         if matches!(self, Self::Probe) { Protocol::Probe } else { spoken }
     }

@@ -26,8 +26,8 @@ impl RecurringProblem {
         Some(self.times)
     }
 
-    /// Records that the problem is absent. Returns the number of occurrences if its end should be logged. The end is logged only
-    /// a minute after the problem was last logged, since the problem may come and go.
+    /// Records that the problem is absent. Returns the number of occurrences if its end should be logged. The
+    /// end is logged only a minute after the problem was last logged, since the problem may come and go.
     pub(crate) fn ended(&mut self) -> Option<u64> {
         let quiet = self.logged.is_some_and(|logged| logged.elapsed() >= LOG_INTERVAL);
         quiet.then(|| {

@@ -1,4 +1,5 @@
-//! The record of a request: its line in the access log, and its span. The handler that has just parsed a request fills it.
+//! The record of a request: its line in the access log, and its span. The handler that has just parsed a
+//! request fills it.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use crate::telemetry::access_log::{self, CANCELLED, LoggedRequest};
 #[cfg(feature = "otlp")]
 use crate::telemetry::otlp::{ActiveSpan, KeyValue, SpanOutcome, Tracer};
 
-/// Returns `true` if requests are logged, or some of those without a caller's span are traced. If they are not, the check costs one
-/// or two loads.
+/// Returns `true` if requests are logged, or some of those without a caller's span are traced. If they are
+/// not, the check costs one or two loads.
 #[inline]
 pub(crate) fn is_observed(server: &ServerState) -> bool {
     is_traced(server) || access_log::is_on()
@@ -43,16 +44,17 @@ pub(crate) enum RequestKind {
     Http(&'static str),
     /// A call of gRPC.
     Grpc,
-    /// A command or a call of another protocol. An unknown one does not name its span: a client's text would make a name of its own
-    /// for each request.
+    /// A command or a call of another protocol. An unknown one does not name its span: a client's text would
+    /// make a name of its own for each request.
     Command {
         /// Whether the protocol has such a command.
         is_known: bool,
     },
 }
 
-/// The record of a request: the handlers fill it while they answer. When it is dropped, it writes the access-log line and the span of
-/// the request: after the answer, or when the client leaves before it. Most requests have neither, and an empty record.
+/// The record of a request: the handlers fill it while they answer. When it is dropped, it writes the
+/// access-log line and the span of the request: after the answer, or when the client leaves before it. Most
+/// requests have neither, and an empty record.
 #[derive(Default)]
 pub(crate) struct RequestRecord(Option<Box<Recorded>>);
 
@@ -119,7 +121,8 @@ impl RequestRecord {
         Self(access_log::is_on().then(|| Recorded::new(protocol, request(), began)))
     }
 
-    /// Begins the record of a command, or of a call without headers. Of these, the sample ratio alone decides which have a span.
+    /// Begins the record of a command, or of a call without headers. Of these, the sample ratio alone decides
+    /// which have a span.
     #[cold]
     #[cfg_attr(not(feature = "otlp"), expect(unused_variables, reason = "only spans need it"))]
     pub(crate) fn of_command(
@@ -308,12 +311,13 @@ impl Drop for Recorded {
 /// The status of a call of gRPC that its client cancelled.
 const GRPC_CANCELLED: u64 = 1;
 
-/// The statuses of gRPC that are faults of the server, as the conventions of OpenTelemetry list them: unknown, deadline exceeded,
-/// unimplemented, internal, unavailable, data loss.
+/// The statuses of gRPC that are faults of the server, as the conventions of OpenTelemetry list them:
+/// unknown, deadline exceeded, unimplemented, internal, unavailable, data loss.
 #[cfg(feature = "otlp")]
 const GRPC_FAULTS: [u64; 6] = [2, 4, 12, 13, 14, 15];
 
-/// Returns `true` if only a fault of the server has this outcome, which is a name from the table of failures or its RESP word.
+/// Returns `true` if only a fault of the server has this outcome, which is a name from the table of failures
+/// or its RESP word.
 #[cfg(feature = "otlp")]
 fn failed_here(outcome: &str) -> bool {
     if [OK, CANCELLED].contains(&outcome) {

@@ -1,8 +1,8 @@
-//! The Redis protocol, RESP2 and RESP3: serves one connection. `codec` parses, `command` asks the mint, `reply` writes;
-//! `compat` answers the other commands of Redis.
+//! The Redis protocol, RESP2 and RESP3: serves one connection. `codec` parses, `command` asks the mint,
+//! `reply` writes; `compat` answers the other commands of Redis.
 //!
-//! The connection reads what has arrived, answers all of it, and writes once. It sends output beyond a limit before it makes
-//! more, so a client that does not read blocks only itself.
+//! The connection reads what has arrived, answers all of it, and writes once. It sends output beyond a limit
+//! before it makes more, so a client that does not read blocks only itself.
 
 pub mod codec;
 mod command;
@@ -43,7 +43,8 @@ const AT_ONCE: usize = 256;
 /// The answer when the connection limit is reached, as in Redis.
 const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
 
-/// Serves one connection until the client leaves, breaks the protocol or exceeds a time limit, or the service ends.
+/// Serves one connection until the client leaves, breaks the protocol or exceeds a time limit, or the service
+/// ends.
 pub(crate) async fn serve(
     server: Arc<ServerState>,
     accepted: Accepted,
@@ -146,7 +147,8 @@ impl Connection {
                 self.stream.read_buf(&mut input).await.map(Some)
             };
             let read = tokio::select! {
-                // Commands that have arrived are answered even at shutdown: only an idle connection is closed.
+                // Commands that have arrived are answered even at shutdown: only an idle connection is
+                // closed.
                 biased;
                 read = reading => read?,
                 () = &mut ends, if !is_last_chance => {
@@ -155,7 +157,8 @@ impl Connection {
                         timer.as_mut().reset(Instant::now() + LAST_REQUESTS);
                         continue;
                     }
-                    // After an answer the client may be sending more; closing with unread input would discard the answer.
+                    // After an answer the client may be sending more; closing with unread input would discard
+                    // the answer.
                     return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
                 }
                 () = &mut timer => match limits.look() {
@@ -273,8 +276,8 @@ impl Connection {
         Observed { record, replied: self.out.len(), flushes: self.flushes }
     }
 
-    /// Returns the first word of the error that answered a command, if one did. The reply begins where the output did, or the
-    /// output was sent in between.
+    /// Returns the first word of the error that answered a command, if one did. The reply begins where the
+    /// output did, or the output was sent in between.
     fn error_since(&self, observed: &Observed) -> Option<&[u8]> {
         let reply = if self.flushes == observed.flushes { &self.out[observed.replied..] } else { &self.out };
         reply.strip_prefix(b"-")?.split(|byte| matches!(byte, b' ' | b'\r')).next()
@@ -307,8 +310,8 @@ impl Connection {
         }
     }
 
-    /// Runs the command at the start of `input`, and observes it if `is_recorded`. Returns the outcome and the length of the
-    /// command; `None` if it is incomplete.
+    /// Runs the command at the start of `input`, and observes it if `is_recorded`. Returns the outcome and
+    /// the length of the command; `None` if it is incomplete.
     #[inline]
     fn call(
         &mut self,
@@ -372,7 +375,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Finishes a command. `created` says that its namespace was just created. Replies so far are sent before it waits.
+    /// Finishes a command. `created` says that its namespace was just created. Replies so far are sent before
+    /// it waits.
     async fn finish(&mut self, unfinished: Unfinished, created: bool) -> io::Result<Handled> {
         if !matches!(unfinished, Unfinished::Ids(..)) {
             self.flush().await?;
@@ -481,8 +485,8 @@ impl Connection {
         End::AfterReply
     }
 
-    /// Sends a full buffer, and lets other connections run if the turn is over. A client that reads as fast as we write never
-    /// makes us wait: two of them would occupy both threads.
+    /// Sends a full buffer, and lets other connections run if the turn is over. A client that reads as fast
+    /// as we write never makes us wait: two of them would occupy both threads.
     async fn flush_full(&mut self) -> io::Result<()> {
         if self.out.len() >= FLUSH_AT {
             self.flush().await?;
@@ -581,7 +585,8 @@ mod tests {
         issued: Vec<u64>,
     }
 
-    /// Returns a server whose layout has 8 ids a tick, so that ticks end within a pipeline, and a counter without a refill.
+    /// Returns a server whose layout has 8 ids a tick, so that ticks end within a pipeline, and a counter
+    /// without a refill.
     async fn server() -> Arc<ServerState> {
         let layout: Layout = "time:41 datacenter:4 worker:15 sequence:3 epoch:2020-01-01".parse().unwrap();
         let mint = mint_of(TestSource::new(layout), layout);
@@ -620,7 +625,8 @@ mod tests {
         }
     }
 
-    /// Sends `input` in pieces of these lengths, the last of them again and again, and returns what comes back.
+    /// Sends `input` in pieces of these lengths, the last of them again and again, and returns what comes
+    /// back.
     async fn served(input: &[u8], pieces: &[usize]) -> Served {
         let server = server().await;
         let (near, mut far) = UnixStream::pair().unwrap();
@@ -652,8 +658,8 @@ mod tests {
         runtime.enable_all().start_paused(true).build().unwrap().block_on(work)
     }
 
-    /// Goal: commands that are answered together get what they would get one by one, whatever stands between them and however
-    /// they arrive. Method: byte by byte, every command is the only one in the buffer.
+    /// Goal: commands that are answered together get what they would get one by one, whatever stands between
+    /// them and however they arrive. Method: byte by byte, every command is the only one in the buffer.
     #[test]
     fn repeated_commands_are_answered_as_one_by_one() {
         let part = prop_oneof![
@@ -709,7 +715,8 @@ mod tests {
         });
     }
 
-    /// Goal: a pipeline waits for ids once, and its next input waits again. Method: a source that makes nothing, and the timer.
+    /// Goal: a pipeline waits for ids once, and its next input waits again. Method: a source that makes
+    /// nothing, and the timer.
     #[test]
     fn a_pipeline_waits_in_vain_once() {
         block_on(async {
@@ -741,8 +748,8 @@ mod tests {
         });
     }
 
-    /// Goal: the access log tells answers that could not be sent, although each had its line before. Method: a client that left
-    /// before a small pipeline was answered.
+    /// Goal: the access log tells answers that could not be sent, although each had its line before. Method:
+    /// a client that left before a small pipeline was answered.
     #[test]
     fn answers_that_cannot_be_sent_are_logged_as_unsent() {
         let log = tempfile::NamedTempFile::new().unwrap();
@@ -767,7 +774,8 @@ mod tests {
         assert!(matches!(&unsent[..], [line] if line.contains("requests=3 ")), "{text}");
     }
 
-    /// Goal: a pipeline is really answered together; without it the tests above would compare the same with the same.
+    /// Goal: a pipeline is really answered together; without it the tests above would compare the same with
+    /// the same.
     #[test]
     fn a_pipeline_of_one_command_is_parsed_once() {
         block_on(async {

@@ -27,7 +27,8 @@ pub struct Listeners {
     pub thrift: Option<ThriftListener>,
     /// `snowmint.v1`, health and reflection over gRPC.
     pub grpc: Option<Listener>,
-    /// `/healthz`, `/readyz`, `/metrics` and health checks of gRPC, without TLS or tokens: for probes and Prometheus.
+    /// `/healthz`, `/readyz`, `/metrics` and health checks of gRPC, without TLS or tokens: for probes and
+    /// Prometheus.
     pub probe: Option<Listener>,
 }
 
@@ -41,9 +42,10 @@ pub struct Ended {
 
 /// Serves until `ends` completes, then shuts down. The lease may be released once this returns.
 ///
-/// Shutdown has two phases. For [`Settings::drain_delay`] the service still answers all requests, but `/readyz` answers
-/// 503. Then it accepts no more connections, finishes the requests in flight, closes idle connections, and returns within
-/// [`Settings::drain`].
+/// Shutdown has two phases. For [`Settings::drain_delay`] the service still answers all requests, but
+/// `/readyz` answers
+/// 503. Then it accepts no more connections, finishes the requests in flight, closes idle connections, and
+/// returns within [`Settings::drain`].
 ///
 /// # Cancel safety
 ///
@@ -114,7 +116,8 @@ struct Ports<'a> {
 impl<'a> Ports<'a> {
     fn new(server: &'a Arc<ServerState>) -> Self {
         let max = server.settings.max_connections.min(Semaphore::MAX_PERMITS);
-        // Without a reserved one, a client beyond the limit would wait forever for a place, and so would all clients after it.
+        // Without a reserved one, a client beyond the limit would wait forever for a place, and so would all
+        // clients after it.
         let reserved = server.settings.reserved_connections.max(1);
         Self { server, permits: Arc::new(Semaphore::new(max)), reserved }
     }

@@ -47,9 +47,11 @@ pub struct Settings {
     /// Where traces of requests go; `None` for no traces.
     #[cfg(feature = "otlp")]
     pub traces: Option<crate::telemetry::otlp::TraceSettings>,
-    /// Time limit for requests in flight at shutdown. With traces, the remaining spans then have a second of their own.
+    /// Time limit for requests in flight at shutdown. With traces, the remaining spans then have a second of
+    /// their own.
     pub drain: Duration,
-    /// How long a shutdown waits with `/readyz` answering 503, so that load balancers notice. All requests are still served.
+    /// How long a shutdown waits with `/readyz` answering 503, so that load balancers notice. All requests
+    /// are still served.
     pub drain_delay: Duration,
     /// The node's clock, which the lease is measured by.
     pub clock: SharedClock,
@@ -148,15 +150,17 @@ impl Default for Timeouts {
 
 /// The hosts that HTTP requests may be addressed to.
 ///
-/// A name that an attacker owns may resolve to this machine (DNS rebinding). A page of the attacker could then read what is
-/// served only to this machine. The browser still sends the name, which is checked against these hosts.
+/// A name that an attacker owns may resolve to this machine (DNS rebinding). A page of the attacker could
+/// then read what is served only to this machine. The browser still sends the name, which is checked against
+/// these hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedHosts {
     /// Any host: for listeners that other machines use.
     Any,
     /// `localhost`, names below it, IP addresses, and these names.
     Names(Vec<String>),
-    /// `localhost`, names below it, loopback addresses, and these names and addresses: for listeners on loopback.
+    /// `localhost`, names below it, loopback addresses, and these names and addresses: for listeners on
+    /// loopback.
     ///
     /// Others lead here too, such as `0.0.0.0`. Requests to them do not say that a page of another site sent
     /// them, since browsers trust only the addresses above.
@@ -247,7 +251,8 @@ fn bare(host: &str) -> String {
 
 /// The origins of web pages that may send requests from a browser, and read the answers; by default none.
 ///
-/// Each is named. There is no `*`: a page of any site could use up ids of a service that the browser of a visitor can reach.
+/// Each is named. There is no `*`: a page of any site could use up ids of a service that the browser of a
+/// visitor can reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CorsOrigins(Vec<String>);
 

@@ -1,5 +1,5 @@
-//! The table of failures: one row for each kind, one column for what each protocol answers. A protocol with codes of its own adds
-//! a column; Thrift sends RESP's words. Metrics use the same names as answers.
+//! The table of failures: one row for each kind, one column for what each protocol answers. A protocol with
+//! codes of its own adds a column; Thrift sends RESP's words. Metrics use the same names as answers.
 
 use snowmint_admin::AdminErrorKind;
 use tonic::Code;
@@ -13,7 +13,8 @@ pub struct Status {
     pub http: u16,
     /// The title of the HTTP problem document.
     pub title: &'static str,
-    /// The first word of the RESP error. `TRYAGAIN` is known to Redis clients; some of them retry by themselves.
+    /// The first word of the RESP error. `TRYAGAIN` is known to Redis clients; some of them retry by
+    /// themselves.
     pub resp: &'static str,
     /// The gRPC code.
     pub grpc: Code,
@@ -199,7 +200,8 @@ mod tests {
             assert_eq!(kind as usize, index, "{kind:?}: metrics are indexed by it");
             assert!(names.insert(name), "two kinds have the name {name}");
             assert!((400..600).contains(&http) && !title.is_empty(), "{kind:?}");
-            // `Unknown` and `Internal` say nothing, and with `Ok` a client would mistake a failure for an answer.
+            // `Unknown` and `Internal` say nothing, and with `Ok` a client would mistake a failure for an
+            // answer.
             assert!(![Code::Ok, Code::Unknown, Code::Internal].contains(&grpc), "{kind:?}");
             assert!(
                 resp.bytes().all(|b| b.is_ascii_uppercase()),

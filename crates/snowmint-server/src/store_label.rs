@@ -1,5 +1,5 @@
-//! The identity of the node's store: every answer shows it, so that whoever sees answers of two stores can tell; and what is
-//! wrong with it.
+//! The identity of the node's store: every answer shows it, so that whoever sees answers of two stores can
+//! tell; and what is wrong with it.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,10 +1,12 @@
-//! Twitter's Snowflake service over Apache Thrift: answers the calls of a connection. `codec` parses and writes messages.
+//! Twitter's Snowflake service over Apache Thrift: answers the calls of a connection. `codec` parses and
+//! writes messages.
 //!
-//! The interface is that of `snowflake.thrift`, on the framed transport and the binary protocol, as the original server had
-//! them (<https://github.com/twitter-archive/snowflake>). An unframed message is recognised and answered unframed.
+//! The interface is that of `snowflake.thrift`, on the framed transport and the binary protocol, as the
+//! original server had them (<https://github.com/twitter-archive/snowflake>). An unframed message is
+//! recognised and answered unframed.
 //!
-//! All ids come from one namespace, whose ids must be plain numbers. The user agent is checked as the original server did, and
-//! not recorded.
+//! All ids come from one namespace, whose ids must be plain numbers. The user agent is checked as the
+//! original server did, and not recorded.
 
 pub mod codec;
 
@@ -38,22 +40,22 @@ pub struct ThriftListener {
     pub namespace: NamespaceName,
     /// How clients are told of an invalid user agent or clock.
     pub exceptions: ThriftExceptions,
-    /// The token whose rights and quotas all clients use, since they cannot send one. If the server has tokens, clients get no
-    /// ids without it.
+    /// The token whose rights and quotas all clients use, since they cannot send one. If the server has
+    /// tokens, clients get no ids without it.
     pub token: Option<TokenName>,
 }
 
 /// How Thrift clients are told of an invalid user agent and of a clock that went back.
 ///
-/// Twitter's `snowflake.thrift` has exceptions for both, but does not declare them for `get_id`: a client generated from it
-/// reads a declared exception as an answer without a result.
+/// Twitter's `snowflake.thrift` has exceptions for both, but does not declare them for `get_id`: a client
+/// generated from it reads a declared exception as an answer without a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThriftExceptions {
     /// As a `TApplicationException` with the reason, which every client raises.
     #[default]
     Application,
-    /// As `InvalidUserAgentError` and `InvalidSystemClock`, for clients generated from an interface whose `get_id` has
-    /// `throws (1: InvalidUserAgentError agent, 2: InvalidSystemClock clock)`.
+    /// As `InvalidUserAgentError` and `InvalidSystemClock`, for clients generated from an interface whose
+    /// `get_id` has `throws (1: InvalidUserAgentError agent, 2: InvalidSystemClock clock)`.
     Declared,
 }
 
@@ -171,8 +173,9 @@ impl Thrift {
         }
     }
 
-    /// Answers this call of `get_id` and those after it that are the same, as many as there are ids. Returns their number; `None`
-    /// if there is only one, or if an answer is more than an id: then calls are answered one by one.
+    /// Answers this call of `get_id` and those after it that are the same, as many as there are ids. Returns
+    /// their number; `None` if there is only one, or if an answer is more than an id: then calls are answered
+    /// one by one.
     fn ids_at_once(&self, wire: &mut Wire, request: &Request<'_>, input: &[u8], len: usize) -> Option<usize> {
         // Most calls come alone. Others are compared only if they can be answered together.
         let may_repeat = input.len() >= 2 * len
@@ -212,7 +215,8 @@ impl Thrift {
         record.ended(outcome);
     }
 
-    /// Returns the next id. The outer error is that of the connection: earlier answers are sent before it waits.
+    /// Returns the next id. The outer error is that of the connection: earlier answers are sent before it
+    /// waits.
     async fn id(&self, wire: &mut Wire, user_agent: &[u8]) -> io::Result<Result<i64, Failure>> {
         if !is_user_agent(user_agent) {
             let shown = Snippet::of(&String::from_utf8_lossy(user_agent)).to_string();

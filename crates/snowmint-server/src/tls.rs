@@ -75,7 +75,8 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// [`TlsError`] if a file cannot be read, has no certificate or key, or if the key is not that of the certificate.
+    /// [`TlsError`] if a file cannot be read, has no certificate or key, or if the key is not that of the
+    /// certificate.
     pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let watched = WatchedFiles::new(files.paths());
         let current = ArcSwap::from_pointee(Configs::load(&files)?);
@@ -87,13 +88,14 @@ impl Tls {
         self.files.client_authority.is_some()
     }
 
-    /// Returns when the certificate expires, in unix milliseconds: the first one of its chain. `None` if it cannot be read.
+    /// Returns when the certificate expires, in unix milliseconds: the first one of its chain. `None` if it
+    /// cannot be read.
     pub fn expires_unix_ms(&self) -> Option<u64> {
         self.current.load().expires_unix_ms
     }
 
-    /// Loads the files again at each `reload`, and when they change; never ends. Invalid files are logged, and the last valid
-    /// ones stay in use. Open connections keep the certificates that they began with.
+    /// Loads the files again at each `reload`, and when they change; never ends. Invalid files are logged,
+    /// and the last valid ones stay in use. Open connections keep the certificates that they began with.
     pub async fn follow(&self, reload: &Notify) -> ! {
         let report = |error: &str| {
             tracing::warn!(error, "TLS files not reloaded; the previous certificate stays in use");
@@ -222,7 +224,8 @@ impl TlsFiles {
     }
 }
 
-/// The log of failed handshakes: a line a minute at most for each protocol, since anybody on the network can cause them.
+/// The log of failed handshakes: a line a minute at most for each protocol, since anybody on the network can
+/// cause them.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeLog([Mutex<RecurringProblem>; PROTOCOLS]);
 

@@ -19,7 +19,8 @@ pub(crate) struct WatchedFiles {
     first: Stamp,
 }
 
-/// Identifies a version of the files: the times of the last changes of content and of owner or mode, and the length.
+/// Identifies a version of the files: the times of the last changes of content and of owner or mode, and the
+/// length.
 type Stamp = Vec<Option<(SystemTime, i64, u64)>>;
 
 impl WatchedFiles {
@@ -31,8 +32,8 @@ impl WatchedFiles {
 
     /// Reads the files by `read` at each `reload` and when they change; never ends.
     ///
-    /// After a failure it reads them again every few seconds, since a disk may have failed for a moment. It calls `report` for each
-    /// error once, and after each `reload`.
+    /// After a failure it reads them again every few seconds, since a disk may have failed for a moment. It
+    /// calls `report` for each error once, and after each `reload`.
     pub(crate) async fn follow<F: Future<Output = Result<(), String>>>(
         &self,
         reload: &Notify,
@@ -85,7 +86,8 @@ impl Changes<'_> {
                 () = sleep(LOOK_INTERVAL) => false,
             };
             let now = self.files.stamp().await;
-            // Files are replaced one after the other: all are complete once nothing changes between two checks.
+            // Files are replaced one after the other: all are complete once nothing changes between two
+            // checks.
             let settled = now == self.seen;
             self.seen.clone_from(&now);
             if asked || (settled && (self.failed || now != self.loaded)) {
@@ -128,8 +130,9 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a file that could not be read is read again, even if it does not change, and each error is reported once; one that was
-    /// read is left alone. Method: the first three reads fail, the last of them with another error.
+    /// Goal: a file that could not be read is read again, even if it does not change, and each error is
+    /// reported once; one that was read is left alone. Method: the first three reads fail, the last of them
+    /// with another error.
     #[tokio::test(start_paused = true)]
     async fn a_file_that_could_not_be_read_is_read_again() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
-//! The sockets: `listener` opens ports, `accept` accepts connections, and each is a `stream` of TCP, TLS or a Unix socket. This
-//! file is shared by connections that do not speak HTTP: time limits of a client, sending to a client that may not read, and counts
-//! that are not added up yet. [`serve`] runs a connection of a simple protocol, Thrift; RESP runs its own.
+//! The sockets: `listener` opens ports, `accept` accepts connections, and each is a `stream` of TCP, TLS or a
+//! Unix socket. This file is shared by connections that do not speak HTTP: time limits of a client, sending
+//! to a client that may not read, and counts that are not added up yet. [`serve`] runs a connection of a
+//! simple protocol, Thrift; RESP runs its own.
 
 pub(crate) mod accept;
 pub(crate) mod http2;
@@ -35,8 +36,8 @@ use crate::wire::stream::Stream;
 pub(crate) trait Dialogue: Send {
     const PROTOCOL: Protocol;
 
-    /// Answers every complete request of the input and removes it. Returns their number, or why the connection ends. The outer
-    /// error is that of the connection.
+    /// Answers every complete request of the input and removes it. Returns their number, or why the
+    /// connection ends. The outer error is that of the connection.
     fn answer(
         &mut self,
         wire: &mut Wire,
@@ -44,8 +45,8 @@ pub(crate) trait Dialogue: Send {
     ) -> impl Future<Output = io::Result<Result<u64, Broken>>> + Send;
 }
 
-/// A request after which the connection ends: nothing after it can be answered. The function that returns this has logged the
-/// request.
+/// A request after which the connection ends: nothing after it can be answered. The function that returns
+/// this has logged the request.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) kind: ErrorKind,
@@ -122,7 +123,8 @@ enum End {
     AfterReply,
 }
 
-/// Serves one connection until the client leaves, breaks the protocol or exceeds a time limit, or the service ends.
+/// Serves one connection until the client leaves, breaks the protocol or exceeds a time limit, or the service
+/// ends.
 pub(crate) async fn serve<D: Dialogue>(
     server: Arc<ServerState>,
     accepted: Accepted,
@@ -180,7 +182,8 @@ async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownL
             read = reading => read?,
             () = &mut ends, if !is_last_chance => {
                 if !pace.fresh {
-                    // After an answer the client may be sending more; closing with unread input would discard the answer.
+                    // After an answer the client may be sending more; closing with unread input would discard
+                    // the answer.
                     return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
                 }
                 is_last_chance = true;
@@ -284,7 +287,8 @@ fn stalled(within: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("the client read nothing for {within:?}"))
 }
 
-/// The time limits of a client. One timer sleeps from deadline to deadline, so that a command needs none of its own.
+/// The time limits of a client. One timer sleeps from deadline to deadline, so that a command needs none of
+/// its own.
 pub(crate) struct ClientTimer {
     timeouts: Timeouts,
     /// When the last command was answered.
@@ -350,7 +354,8 @@ impl ClientTimer {
     }
 }
 
-/// The counts of a connection since its last write. Adding them up for every request would cost more than parsing it.
+/// The counts of a connection since its last write. Adding them up for every request would cost more than
+/// parsing it.
 #[derive(Debug)]
 pub(crate) struct PendingCounts {
     protocol: Protocol,

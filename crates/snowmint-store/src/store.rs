@@ -21,7 +21,8 @@ use crate::error::random_below;
 
 /// The version of a record. It grows with every write of the record and is never used twice for one key.
 ///
-/// Revisions of two keys cannot be compared. The difference between two revisions of a key may be more than 1.
+/// Revisions of two keys cannot be compared. The difference between two revisions of a key may be more than
+/// 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Revision(pub u64);
 

@@ -1,5 +1,5 @@
-//! A web service that stores orders in several PostgreSQL databases. An order's id contains its shard, so every instance finds an
-//! order without a lookup table. See README.md.
+//! A web service that stores orders in several PostgreSQL databases. An order's id contains its shard, so
+//! every instance finds an order without a lookup table. See README.md.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -17,9 +17,11 @@ use snowmint_cluster::lease::WorkerPool;
 use snowmint_cluster::{Holder, LeaseConfig, Leases, NodeClock};
 use sqlx::postgres::{PgPool, PgPoolOptions};
 
-/// The field `datacenter` is the shard: 16 shards, up to 64 instances, 4,096 ids per millisecond from each instance in each shard.
+/// The field `datacenter` is the shard: 16 shards, up to 64 instances, 4,096 ids per millisecond from each
+/// instance in each shard.
 const LAYOUT: &str = "time:41@1ms datacenter:4 worker:6 sequence:12 epoch:2026-01-01";
-/// More shards than databases: if a database is full, move some of its shards, which are schemas, to a new one.
+/// More shards than databases: if a database is full, move some of its shards, which are schemas, to a new
+/// one.
 const SHARDS: u32 = 16;
 
 type Error = Box<dyn std::error::Error>;
@@ -85,7 +87,8 @@ async fn find(State(orders): State<Arc<Orders>>, Path(text): Path<String>) -> An
         .to_string())
 }
 
-/// Handles `GET /customers/7/orders/since/1790000000000`: reads a range of the primary key, without a column or index for the time.
+/// Handles `GET /customers/7/orders/since/1790000000000`: reads a range of the primary key, without a column
+/// or index for the time.
 async fn since(State(orders): State<Arc<Orders>>, Path((customer, unix_ms)): Path<(u64, u64)>) -> Answer {
     let shard = orders.of_customer(customer);
     let first = orders.layout.first_id_at(Utc(unix_ms));
@@ -100,8 +103,8 @@ async fn since(State(orders): State<Arc<Orders>>, Path((customer, unix_ms)): Pat
     Ok(lines.concat())
 }
 
-/// Parses `0-7=URL,8-15=URL`: returns the URL of each shard's database. Every shard is named exactly once, because a shard that
-/// changes its database unnoticed would lose its orders.
+/// Parses `0-7=URL,8-15=URL`: returns the URL of each shard's database. Every shard is named exactly once,
+/// because a shard that changes its database unnoticed would lose its orders.
 fn databases_of_shards(text: &str) -> Result<Vec<&str>, String> {
     let mut of_shard = vec![None; SHARDS as usize];
     for part in text.split(',') {
@@ -138,7 +141,8 @@ fn range(shards: &str) -> Result<RangeInclusive<usize>, String> {
     })
 }
 
-/// Takes a lease for each shard, all in one store: other stores would grant the same workers at the same time.
+/// Takes a lease for each shard, all in one store: other stores would grant the same workers at the same
+/// time.
 async fn open(leases: &str, databases: &[&str], holder: &Holder) -> Result<Orders, Error> {
     let layout: Layout = LAYOUT.parse()?;
     let store = snowmint_store::open(leases).await?;
@@ -151,7 +155,8 @@ async fn open(leases: &str, databases: &[&str], holder: &Holder) -> Result<Order
             None => PgPoolOptions::new().max_connections(8).connect(url).await?,
         };
         pools.insert(url, database.clone());
-        // One transaction with a lock: otherwise two instances that start at the same time would both create the schema.
+        // One transaction with a lock: otherwise two instances that start at the same time would both create
+        // the schema.
         let make = format!(
             "SELECT pg_advisory_xact_lock(1); CREATE SCHEMA IF NOT EXISTS shard_{number}; CREATE TABLE IF NOT EXISTS shard_{number}.orders \
              (id bigint PRIMARY KEY, customer bigint NOT NULL, article text NOT NULL)"

@@ -1,5 +1,5 @@
-//! Goal: two instances of the example share the databases, find each other's orders by the shard in the id, and repeat no id.
-//! Method: two or three PostgreSQL servers, the instances as processes, and plain HTTP.
+//! Goal: two instances of the example share the databases, find each other's orders by the shard in the id,
+//! and repeat no id. Method: two or three PostgreSQL servers, the instances as processes, and plain HTTP.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails, in what all tests use too")]
 
@@ -31,7 +31,8 @@ fn url(server: &Postgres) -> String {
 }
 
 impl Instance {
-    /// Starts an instance with leases in the first server, and the shards in the given ranges in these servers.
+    /// Starts an instance with leases in the first server, and the shards in the given ranges in these
+    /// servers.
     fn start(leases: &Postgres, shards: &[(&str, &Postgres)]) -> Self {
         let databases: Vec<_> =
             shards.iter().map(|(range, server)| format!("{range}={}", url(server))).collect();
@@ -104,8 +105,8 @@ fn two_instances_find_each_others_orders_in_the_shard_that_the_id_names() {
     assert_eq!(of_seven(made_at + 60_000), "", "none is from the future");
 }
 
-/// Goal: a database is added as README.md says: no order is lost, and no id comes twice. Method: move some shards to a third server,
-/// name the servers in another order, and look for every order.
+/// Goal: a database is added as README.md says: no order is lost, and no id comes twice. Method: move some
+/// shards to a third server, name the servers in another order, and look for every order.
 #[test]
 fn a_database_is_added_and_every_order_is_found() {
     let servers = [Postgres::start(), Postgres::start(), Postgres::start()];

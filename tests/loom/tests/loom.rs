@@ -1,6 +1,6 @@
-//! Goal: no interleaving of threads repeats an id, leaves the lease, or returns an id after the end.
-//! Method: loom runs every interleaving with up to three preemptions of two threads, and two preemptions of three, on the shipped
-//! generator, with loom's atomics instead of core's.
+//! Goal: no interleaving of threads repeats an id, leaves the lease, or returns an id after the end. Method:
+//! loom runs every interleaving with up to three preemptions of two threads, and two preemptions of three, on
+//! the shipped generator, with loom's atomics instead of core's.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

@@ -1,5 +1,5 @@
-//! Throw-away certificates for servers on this machine, made by `openssl`: one authority, one server certificate for
-//! `localhost` and 127.0.0.1, and one for a client.
+//! Throw-away certificates for servers on this machine, made by `openssl`: one authority, one server
+//! certificate for `localhost` and 127.0.0.1, and one for a client.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

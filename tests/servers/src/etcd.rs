@@ -1,5 +1,5 @@
-//! One etcd, or a cluster of them, synced to disk as in production, with quick elections. Readiness is probed on a second port
-//! without TLS.
+//! One etcd, or a cluster of them, synced to disk as in production, with quick elections. Readiness is probed
+//! on a second port without TLS.
 
 use std::net::SocketAddr;
 use std::ops::Deref;

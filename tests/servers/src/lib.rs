@@ -1,13 +1,13 @@
 //! The test harness: starts real servers and causes real-world faults.
 //!
-//! - The servers that stores are tested against ([`Redis`], [`Postgres`], …), on free loopback ports and in separate folders,
-//!   with kills, pauses, restarts, and (with a [`Proxy`]) every fault of a network. Each keeps acknowledged writes through a
-//!   `kill -9`.
-//! - The built `snowmint` itself ([`snowmint`]), with clients, stepped clocks and full disks. The harness links none of our
-//!   crates, so it cannot share their mistakes.
+//! - The servers that stores are tested against ([`Redis`], [`Postgres`], …), on free loopback ports and in
+//!   separate folders, with kills, pauses, restarts, and (with a [`Proxy`]) every fault of a network. Each
+//!   keeps acknowledged writes through a `kill -9`.
+//! - The built `snowmint` itself ([`snowmint`]), with clients, stepped clocks and full disks. The harness
+//!   links none of our crates, so it cannot share their mistakes.
 //!
-//! Each server dies with the test process, however that ends, and its folder is deleted when it is dropped. If a program is
-//! missing, the test panics with the command that installs it; no test is skipped.
+//! Each server dies with the test process, however that ends, and its folder is deleted when it is dropped.
+//! If a program is missing, the test panics with the command that installs it; no test is skipped.
 //!
 //! # Examples
 //!

@@ -1,4 +1,5 @@
-//! MariaDB: one server, a primary with its replica, and a Galera cluster. Every commit is synced before it is acknowledged.
+//! MariaDB: one server, a primary with its replica, and a Galera cluster. Every commit is synced before it is
+//! acknowledged.
 
 use std::fs;
 use std::ops::Deref;
@@ -31,7 +32,8 @@ impl MariaDb {
         Self::with(&[])
     }
 
-    /// Starts a server with more settings: `["--max-connections=5"]`. After `--read-only` only `root` can write.
+    /// Starts a server with more settings: `["--max-connections=5"]`. After `--read-only` only `root` can
+    /// write.
     ///
     /// # Panics
     ///
@@ -46,7 +48,8 @@ impl MariaDb {
     ///
     /// As for [`start`](Self::start), and if there is no C compiler.
     pub fn with_disk_that_hangs(settings: &[&str]) -> Self {
-        // The server writes statistics by itself, under a lock that every statement takes when it opens a table.
+        // The server writes statistics by itself, under a lock that every statement takes when it opens a
+        // table.
         let settings: Vec<&str> = settings.iter().copied().chain(["--innodb-stats-persistent=OFF"]).collect();
         let server = Self::run(&settings, None, Disk::MayHang);
         server.sql("CREATE DATABASE IF NOT EXISTS test");
@@ -116,7 +119,8 @@ impl MariaDb {
         Server::start(|| Self::make(settings, certificates, disk), |it| it.server.up())
     }
 
-    /// Waits until a query returns 1, such as `SELECT COUNT(*) FROM ...`, or a `SHOW ... WHERE ...` returns anything.
+    /// Waits until a query returns 1, such as `SELECT COUNT(*) FROM ...`, or a `SHOW ... WHERE ...` returns
+    /// anything.
     ///
     /// # Panics
     ///
@@ -190,8 +194,8 @@ impl Deref for MariaDb {
     }
 }
 
-/// A primary and its replica, with the settings that docs/stores.md requires. Both start read-only, so that a restarted server
-/// is not a second primary.
+/// A primary and its replica, with the settings that docs/stores.md requires. Both start read-only, so that a
+/// restarted server is not a second primary.
 #[derive(Debug)]
 pub struct MariaDbPair {
     servers: [MariaDb; 2],
@@ -201,8 +205,8 @@ pub struct MariaDbPair {
 }
 
 impl MariaDbPair {
-    /// Starts both servers with the database `test`, and a user `node` without a password that cannot write to a read-only
-    /// server. Returns when the replica confirms commits.
+    /// Starts both servers with the database `test`, and a user `node` without a password that cannot write
+    /// to a read-only server. Returns when the replica confirms commits.
     ///
     /// # Panics
     ///
@@ -254,7 +258,8 @@ impl MariaDbPair {
         format!("mysql://{user}@{},{}/test", self.servers[0].address(), self.servers[1].address())
     }
 
-    /// Changes the roles as an operator would: the primary becomes read-only, the replica catches up and is promoted.
+    /// Changes the roles as an operator would: the primary becomes read-only, the replica catches up and is
+    /// promoted.
     ///
     /// # Panics
     ///
@@ -272,10 +277,11 @@ impl MariaDbPair {
         new.sql("SET GLOBAL read_only = 0");
     }
 
-    /// Stops the replica from receiving and confirming, so that commits on the primary wait. Returns when the replica has
-    /// applied everything that it confirmed.
+    /// Stops the replica from receiving and confirming, so that commits on the primary wait. Returns when the
+    /// replica has applied everything that it confirmed.
     ///
-    /// Killing a MariaDB replica instead would discard what it has confirmed and not applied, and it would fetch that again.
+    /// Killing a MariaDB replica instead would discard what it has confirmed and not applied, and it would
+    /// fetch that again.
     ///
     /// # Panics
     ///
@@ -303,7 +309,8 @@ impl MariaDbPair {
         }
     }
 
-    /// Kills the primary and promotes the replica, which first applies what it received. It then has no replica of its own.
+    /// Kills the primary and promotes the replica, which first applies what it received. It then has no
+    /// replica of its own.
     ///
     /// # Panics
     ///
@@ -372,8 +379,8 @@ impl MariaDbPair {
     }
 }
 
-/// Two members of a Galera cluster. If their connection is cut, the first continues and the second, which has less weight,
-/// stops.
+/// Two members of a Galera cluster. If their connection is cut, the first continues and the second, which has
+/// less weight, stops.
 #[derive(Debug)]
 pub struct GaleraPair {
     servers: [MariaDb; 2],
@@ -439,7 +446,8 @@ impl GaleraPair {
         format!("mysql://root@{},{}/test", self.first().address(), self.second().address())
     }
 
-    /// Cuts the connection between the members; returns when the first is a cluster of one, and the second belongs to none.
+    /// Cuts the connection between the members; returns when the first is a cluster of one, and the second
+    /// belongs to none.
     ///
     /// # Panics
     ///
@@ -450,7 +458,8 @@ impl GaleraPair {
         self.second().wait_until("being in no cluster", &status("wsrep_cluster_status", "non-Primary"));
     }
 
-    /// Bootstraps a second cluster from the cut-off member, like an operator who believes that the first is lost.
+    /// Bootstraps a second cluster from the cut-off member, like an operator who believes that the first is
+    /// lost.
     ///
     /// # Panics
     ///

@@ -1,5 +1,5 @@
-//! Free ports for servers that are killed and started again on the same ports. A port stays reserved among all our test
-//! processes until it is dropped, even while its server is down.
+//! Free ports for servers that are killed and started again on the same ports. A port stays reserved among
+//! all our test processes until it is dropped, even while its server is down.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
@@ -7,8 +7,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::sync::{Mutex, PoisonError};
 
-/// Below the range of Linux's ports for outgoing connections (from 32768): while a server is down, no client may get its port, or
-/// connect to itself.
+/// Below the range of Linux's ports for outgoing connections (from 32768): while a server is down, no client
+/// may get its port, or connect to itself.
 const FROM: u16 = 10_240;
 const COUNT: u16 = 20_000;
 
@@ -17,7 +17,8 @@ static KEPT: Mutex<Vec<Port>> = Mutex::new(Vec::new());
 
 /// Returns a free loopback address whose port no other test takes while this process lives.
 ///
-/// A program that ignores our reservations may take the port before it is used: then the start tries another one.
+/// A program that ignores our reservations may take the port before it is used: then the start tries another
+/// one.
 ///
 /// # Panics
 ///
@@ -33,8 +34,8 @@ pub fn free() -> SocketAddrV4 {
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
-    /// A name that only one process can hold, and that the system frees when the process dies. Without it, a second server on
-    /// one port would only get an error, which a test may not notice.
+    /// A name that only one process can hold, and that the system frees when the process dies. Without it, a
+    /// second server on one port would only get an error, which a test may not notice.
     _reservation: UnixListener,
 }
 

@@ -1,5 +1,6 @@
-//! One PostgreSQL, which syncs every commit before it answers; user and database `postgres`. Supports any server settings and
-//! login rules, TLS, streaming standbys and promotions. Also `PgBouncer`, a pooler in front of it.
+//! One PostgreSQL, which syncs every commit before it answers; user and database `postgres`. Supports any
+//! server settings and login rules, TLS, streaming standbys and promotions. Also `PgBouncer`, a pooler in
+//! front of it.
 
 use std::fs::{self, Permissions};
 use std::ops::Deref;
@@ -68,7 +69,8 @@ impl Postgres {
     /// Starts a hot standby with a name, and waits until it streams.
     ///
     /// It is synchronous if `synchronous_standby_names` of the primary has its name. Set that with
-    /// [`with`](Self::with) or [`set`](Self::set). It takes over the other settings of the primary's command line.
+    /// [`with`](Self::with) or [`set`](Self::set). It takes over the other settings of the primary's command
+    /// line.
     ///
     /// # Examples
     ///
@@ -123,8 +125,8 @@ impl Postgres {
         assert_eq!(self.sql("SELECT pg_promote()"), "t", "{}", self.log());
     }
 
-    /// Changes a setting while the server runs, and returns when sessions see it. It survives a restart, but a setting of the
-    /// same name in [`with`](Self::with) has priority.
+    /// Changes a setting while the server runs, and returns when sessions see it. It survives a restart, but
+    /// a setting of the same name in [`with`](Self::with) has priority.
     ///
     /// # Panics
     ///
@@ -134,14 +136,16 @@ impl Postgres {
         self.sql("SELECT pg_reload_conf()");
         let shown = format!("SELECT current_setting('{name}') = {}", quoted(value));
         assert!(holds_within(FOLLOWS_WITHIN, || self.sql(&shown) == "t"), "{name} is not {value}");
-        // The checkpointer decides whether commits wait for standbys, and nothing shows when it has read the setting.
+        // The checkpointer decides whether commits wait for standbys, and nothing shows when it has read the
+        // setting.
         std::thread::sleep(Duration::from_millis(200));
     }
 
-    /// Stops the server and ends its sessions (`pg_ctl stop -m fast`); streaming standbys get everything that it wrote.
+    /// Stops the server and ends its sessions (`pg_ctl stop -m fast`); streaming standbys get everything that
+    /// it wrote.
     ///
-    /// Standbys have to be up or killed: the server waits for a paused one. Returns whether it stopped within 5 s; otherwise it
-    /// may still stop later.
+    /// Standbys have to be up or killed: the server waits for a paused one. Returns whether it stopped within
+    /// 5 s; otherwise it may still stop later.
     ///
     /// # Panics
     ///
@@ -312,8 +316,8 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts a pooler in the mode `session`, `transaction` or `statement`, with a limit of sessions on the server. It adds the
-    /// address of its client to the names of sessions.
+    /// Starts a pooler in the mode `session`, `transaction` or `statement`, with a limit of sessions on the
+    /// server. It adds the address of its client to the names of sessions.
     ///
     /// # Panics
     ///

@@ -1,5 +1,5 @@
-//! Programs and processes: finds a program and the user that runs it, starts it so that it dies with this process, and signals it
-//! with all its children.
+//! Programs and processes: finds a program and the user that runs it, starts it so that it dies with this
+//! process, and signals it with all its children.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,8 +17,8 @@ use crate::time::holds_within;
 /// A command to start, and a channel for the result.
 type Job = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// The only thread that starts servers. The system ends a child when the *thread* that started it ends. A thread of a test or a
-/// pool may end long before the server is done; this one lives as long as the process.
+/// The only thread that starts servers. The system ends a child when the *thread* that started it ends. A
+/// thread of a test or a pool may end long before the server is done; this one lives as long as the process.
 static STARTER: LazyLock<Mutex<mpsc::Sender<Job>>> = LazyLock::new(|| {
     let (sender, jobs) = mpsc::channel::<Job>();
     let starter = move || {
@@ -53,8 +53,8 @@ pub(crate) fn kill(child: &mut Child) {
 /// Sends SIGSTOP to the process and all its descendants; returns when all their threads are stopped.
 pub(crate) fn pause(child: &Child) {
     let family = stop(child);
-    // The call returns when the signal is sent, not when it has taken effect: a thread on another core may answer one more
-    // request.
+    // The call returns when the signal is sent, not when it has taken effect: a thread on another core may
+    // answer one more request.
     let still = holds_within(Duration::from_secs(20), || family.iter().all(|pid| stands_still(*pid)));
     assert!(still, "processes {family:?} still run after SIGSTOP");
 }
@@ -188,8 +188,8 @@ impl User {
 
 /// Returns a command that runs as a user, if given, and dies with this process.
 ///
-/// `setpriv` starts it, because a process that changes its user loses the death signal that its parent set. See [`spawn`] for the
-/// thread whose death matters.
+/// `setpriv` starts it, because a process that changes its user loses the death signal that its parent set.
+/// See [`spawn`] for the thread whose death matters.
 pub(crate) fn mortal(user: Option<&User>, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(find("setpriv", "util-linux"));
     command.arg("--pdeathsig").arg("KILL");

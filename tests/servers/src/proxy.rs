@@ -1,5 +1,5 @@
-//! A TCP proxy in front of a server that causes the faults of networks: freeze, cut, refuse, delay, lose answers.
-//! It uses plain threads, one for each direction of a connection.
+//! A TCP proxy in front of a server that causes the faults of networks: freeze, cut, refuse, delay, lose
+//! answers. It uses plain threads, one for each direction of a connection.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -69,8 +69,8 @@ impl Proxy {
         self.cut();
     }
 
-    /// Stops passing data in either direction until [`thaw`](Self::thaw); connections are accepted and stay open, as with a
-    /// pulled cable.
+    /// Stops passing data in either direction until [`thaw`](Self::thaw); connections are accepted and stay
+    /// open, as with a pulled cable.
     pub fn freeze(&self) {
         self.shared.state().frozen = true;
     }

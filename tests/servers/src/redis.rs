@@ -1,5 +1,6 @@
-//! One Redis, which syncs every write to its file before it answers, and the Sentinels that watch several. A replica can be
-//! promoted and a primary demoted. With certificates, a server also accepts TLS on a second port.
+//! One Redis, which syncs every write to its file before it answers, and the Sentinels that watch several. A
+//! replica can be promoted and a primary demoted. With certificates, a server also accepts TLS on a second
+//! port.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,13 +18,14 @@ use crate::server::{Server, folder, probe_redis};
 use crate::time::holds_within;
 use crate::{Certificates, process};
 
-/// The settings file of a server or a Sentinel, in its folder. Sentinels write their decisions to it, and to those of the
-/// servers.
+/// The settings file of a server or a Sentinel, in its folder. Sentinels write their decisions to it, and to
+/// those of the servers.
 const SETTINGS: &str = "redis.conf";
 /// The name of the primary for the Sentinels.
 const WATCHED: &str = "main";
 /// Time limit for replicas, elections and failovers on a busy machine.
-// A Sentinel that gets no CPU for 2 s does nothing for the next 30 s; on a busy machine this happens repeatedly.
+// A Sentinel that gets no CPU for 2 s does nothing for the next 30 s; on a busy machine this happens
+// repeatedly.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Settings of a server that takes a minute for each key when it rewrites its file.
@@ -93,7 +95,8 @@ impl Redis {
         Self::with(&[&["--replicaof", &of], settings].concat())
     }
 
-    /// Sends a command and returns the answer as text, one line for each of its elements; an error is its text.
+    /// Sends a command and returns the answer as text, one line for each of its elements; an error is its
+    /// text.
     ///
     /// # Panics
     ///
@@ -128,7 +131,8 @@ impl Redis {
         assert_eq!(self.command(&["REPLICAOF", "NO", "ONE"]), "OK");
     }
 
-    /// Makes this server a replica of another, whose data replaces its own. It stays one when it is restarted.
+    /// Makes this server a replica of another, whose data replaces its own. It stays one when it is
+    /// restarted.
     ///
     /// # Panics
     ///
@@ -139,7 +143,8 @@ impl Redis {
         assert_eq!(self.command(&["CONFIG", "REWRITE"]), "OK");
     }
 
-    /// Starts a server that was killed as a replica of another, whose data replaces its own: it is never a primary.
+    /// Starts a server that was killed as a replica of another, whose data replaces its own: it is never a
+    /// primary.
     ///
     /// # Panics
     ///
@@ -154,8 +159,8 @@ impl Redis {
         self.restart();
     }
 
-    /// Returns `true` if the server would have its data after a kill. A replica that has synced rewrites its file first; until
-    /// then, it would return with its earlier data.
+    /// Returns `true` if the server would have its data after a kill. A replica that has synced rewrites its
+    /// file first; until then, it would return with its earlier data.
     pub fn has_its_data_on_disk(&self) -> bool {
         let info = self.command(&["INFO", "persistence"]);
         let has = |line: &str| info.lines().any(|it| it.trim_end() == line);
@@ -164,8 +169,8 @@ impl Redis {
             && has("aof_last_bgrewrite_status:ok")
     }
 
-    /// Ends a rewrite that [`SLOW_REWRITES`] made slow. If the server needs the result, it repeats the rewrite, which is then
-    /// fast.
+    /// Ends a rewrite that [`SLOW_REWRITES`] made slow. If the server needs the result, it repeats the
+    /// rewrite, which is then fast.
     ///
     /// # Panics
     ///
@@ -207,8 +212,8 @@ impl Redis {
         self.folder().join("dump.rdb")
     }
 
-    /// Replaces the data of the server with an RDB file and starts it. Append-only mode is enabled afterwards: with `appendonly
-    /// yes` from the start, Redis would not read the RDB file.
+    /// Replaces the data of the server with an RDB file and starts it. Append-only mode is enabled
+    /// afterwards: with `appendonly yes` from the start, Redis would not read the RDB file.
     ///
     /// # Panics
     ///
@@ -309,7 +314,8 @@ impl RedisSentinels {
     ///
     /// # Panics
     ///
-    /// If `redis-server` is not installed, or if they do not agree within a minute. Replicas have to be connected.
+    /// If `redis-server` is not installed, or if they do not agree within a minute. Replicas have to be
+    /// connected.
     pub fn start(count: usize, primary: &Redis) -> Self {
         let make = || Self { nodes: (0..count).map(|_| sentinel(primary, count / 2 + 1)).collect() };
         let sentinels = Server::start(make, |it| start_all(&it.nodes));
@@ -355,7 +361,8 @@ impl RedisSentinels {
             .unwrap_or_else(|| panic!("no failover from {primary:?}; the logs:\n{log}"))
     }
 
-    /// Waits until each Sentinel names this primary. One that does not know of a failover yet would revert it.
+    /// Waits until each Sentinel names this primary. One that does not know of a failover yet would revert
+    /// it.
     ///
     /// # Panics
     ///
@@ -386,8 +393,9 @@ impl RedisSentinels {
     pub fn replace(&self, primary: &Redis) -> SocketAddr {
         let asked = self.nodes[0].address();
         let replaced = holds_within(PATIENCE, || {
-            // Ask again only if no failover runs and none has happened: a repeated order would replace the new primary while it
-            // accepts writes. One answer tells both. They also refuse if they have not heard from a replica for a moment.
+            // Ask again only if no failover runs and none has happened: a repeated order would replace the
+            // new primary while it accepts writes. One answer tells both. They also refuse if they have not
+            // heard from a replica for a moment.
             let told = ask(asked, &["SENTINEL", "MASTER", WATCHED]);
             let lines: Vec<&str> = told.lines().collect();
             let value = |name: &str| lines.windows(2).find(|it| it[0] == name).map_or("", |it| it[1]);

@@ -1,5 +1,5 @@
-//! Shared by all servers: a folder, ports, a process that can be killed and restarted, and its log. Each kind of server supplies
-//! its command; the readiness probes are here.
+//! Shared by all servers: a folder, ports, a process that can be killed and restarted, and its log. Each kind
+//! of server supplies its command; the readiness probes are here.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -24,7 +24,8 @@ const TRIES: u32 = 5;
 
 /// A server that runs or can be started again.
 ///
-/// All methods take `&self`, so that a test can share it between tasks. Dropped, it is killed and its folder deleted.
+/// All methods take `&self`, so that a test can share it between tasks. Dropped, it is killed and its folder
+/// deleted.
 pub struct Server {
     name: &'static str,
     ports: Vec<Port>,
@@ -137,7 +138,8 @@ impl Server {
         self.wait_ready();
     }
 
-    /// Restores a folder of the server from a copy: kills the server and replaces the folder. The server stays down.
+    /// Restores a folder of the server from a copy: kills the server and replaces the folder. The server
+    /// stays down.
     ///
     /// # Panics
     ///
@@ -152,7 +154,8 @@ impl Server {
         process::run(Command::new("chown").args(["-R", &owner]).arg(&old));
     }
 
-    /// As [`restart`](Self::restart), but returns at once: a member of a cluster without a majority is not ready.
+    /// As [`restart`](Self::restart), but returns at once: a member of a cluster without a majority is not
+    /// ready.
     ///
     /// # Panics
     ///

@@ -1,4 +1,5 @@
-//! The built `snowmint`: finds it, runs its commands, and (in the modules) starts a server under test with all its faults.
+//! The built `snowmint`: finds it, runs its commands, and (in the modules) starts a server under test with
+//! all its faults.
 
 pub mod chaos;
 pub mod clock_and_disk;
@@ -54,8 +55,9 @@ pub fn command() -> Command {
     clean(Command::new(binary()))
 }
 
-/// Removes every setting of the product from the environment of a command. Its default data directory cannot be made, since all
-/// tests would share it: a test names another one, or the folder of its machine ([`STATE`]).
+/// Removes every setting of the product from the environment of a command. Its default data directory cannot
+/// be made, since all tests would share it: a test names another one, or the folder of its machine
+/// ([`STATE`]).
 pub fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SNOWMINT_") {

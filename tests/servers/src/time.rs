@@ -48,8 +48,8 @@ fn within<T>(patience: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T
     }
 }
 
-/// Pause after a call that took this long. Many calls start a client program: without a pause, they take the CPU from the server
-/// that is starting.
+/// Pause after a call that took this long. Many calls start a client program: without a pause, they take the
+/// CPU from the server that is starting.
 fn pause(asked: Duration) -> Duration {
     (asked * 4).clamp(Duration::from_millis(5), Duration::from_millis(50))
 }

@@ -89,7 +89,8 @@ fn sentinels_promote_a_replica() {
     assert_eq!(sentinels.wait_replaced(&first), second.address());
     assert_eq!(second.command(&["GET", "a"]), "1");
     sentinels.wait_agreed(&second);
-    // The old primary returns as a primary, until the Sentinels make it a replica of the new one; then it stays one.
+    // The old primary returns as a primary, until the Sentinels make it a replica of the new one; then it
+    // stays one.
     first.restart();
     first.wait_connected();
     first.restart();
@@ -107,8 +108,8 @@ fn postgres_keeps_what_it_was_told() {
     assert_eq!(Postgres::with_tls(&Certificates::make(), &[]).sql("SHOW ssl"), "on");
 }
 
-/// Goal: a synchronous standby has every acknowledged write, and the harness can create two primaries. Method: promote,
-/// restart.
+/// Goal: a synchronous standby has every acknowledged write, and the harness can create two primaries.
+/// Method: promote, restart.
 #[test]
 fn a_standby_of_postgres_takes_over() {
     let primary = Postgres::with(&["synchronous_standby_names=FIRST 1 (s1)", "max_connections=30"]);
@@ -266,7 +267,8 @@ fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// For the test below: starts servers, one of them as another user, prints their addresses, and waits to be killed.
+/// For the test below: starts servers, one of them as another user, prints their addresses, and waits to be
+/// killed.
 #[test]
 #[ignore = "not a separate test: another test runs it as a child process"]
 fn child() {
@@ -275,7 +277,8 @@ fn child() {
     thread::sleep(Duration::from_mins(1));
 }
 
-/// Goal: no server outlives its test, however that ends. Method: kill -9 of a process that has started servers.
+/// Goal: no server outlives its test, however that ends. Method: kill -9 of a process that has started
+/// servers.
 #[test]
 fn servers_die_with_their_process() {
     // The child cannot clean up its files, so they are in our folder.

@@ -370,7 +370,8 @@ fn refused(answer: &str) -> NoIds {
     NoIds { kind: kind.to_owned(), why: why.to_owned(), is_broken: false }
 }
 
-/// Returns an id as a number. A text that is not a decimal number counts by its hash, which is above all decimal numbers.
+/// Returns an id as a number. A text that is not a decimal number counts by its hash, which is above all
+/// decimal numbers.
 fn key(id: &str) -> u64 {
     if let Ok(number) = id.parse::<u64>()
         && number >> 63 == 0
@@ -396,7 +397,8 @@ mod tests {
         assert_ne!(key("042"), key("42"));
     }
 
-    /// Goal: a server that accepts connections but never answers ends the run. Method: nobody accepts, and AUTH waits.
+    /// Goal: a server that accepts connections but never answers ends the run. Method: nobody accepts, and
+    /// AUTH waits.
     #[test]
     fn a_silent_server_is_not_waited_for() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

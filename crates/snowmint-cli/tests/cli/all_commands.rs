@@ -1,4 +1,5 @@
-//! Words that people type by habit, completions and man pages, and JSON from every command that a script may read.
+//! Words that people type by habit, completions and man pages, and JSON from every command that a script may
+//! read.
 
 use std::process::Command;
 
@@ -81,7 +82,8 @@ fn habits_work_or_lead_on() {
     }
 }
 
-/// Goal: every command that a script reads can print JSON. Method: run each command that prints a result, and parse each line.
+/// Goal: every command that a script reads can print JSON. Method: run each command that prints a result, and
+/// parse each line.
 #[test]
 fn every_result_has_json() {
     let sandbox = Sandbox::new();
@@ -184,9 +186,9 @@ fn man_has_a_page_for_every_subcommand() {
     assert!(sandbox.path("pages/snowmint-ns-add.1").exists() && sandbox.path("pages/snowmint.1").exists());
 }
 
-/// Goal: a word that is not UTF-8 is an ordinary error or the name of a file, never a panic. Method: such a word in each place that
-/// reads the command line beside its parser: a node instead of a store, an invalid value that may come from the environment, a flag of
-/// another tool, and the format of errors.
+/// Goal: a word that is not UTF-8 is an ordinary error or the name of a file, never a panic. Method: such a
+/// word in each place that reads the command line beside its parser: a node instead of a store, an invalid
+/// value that may come from the environment, a flag of another tool, and the format of errors.
 #[test]
 #[cfg(target_os = "linux")]
 fn words_that_are_not_utf8_are_no_panic() {

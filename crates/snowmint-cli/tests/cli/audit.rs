@@ -27,7 +27,8 @@ fn rows(rows: &[(&str, &str, &'static str)]) -> Vec<(String, String, &'static st
     rows.iter().map(|&(action, subject, outcome)| (action.to_owned(), subject.to_owned(), outcome)).collect()
 }
 
-/// Goal: each command that changes the store leaves an entry, and a failed change is marked. Method: the life of a namespace.
+/// Goal: each command that changes the store leaves an entry, and a failed change is marked. Method: the life
+/// of a namespace.
 #[test]
 fn each_change_is_recorded_with_its_author() {
     let sandbox = Sandbox::with_store().with_env("USER", "alice").with_env("SUDO_USER", "");

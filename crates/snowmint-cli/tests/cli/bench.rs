@@ -64,7 +64,8 @@ fn texts_are_drawn_over_grpc() {
     assert_eq!(read["errors"], json("{}"), "{read}");
 }
 
-/// Goal: over TLS, the node is verified, and the token is that of the call; it never crosses a network in plain text.
+/// Goal: over TLS, the node is verified, and the token is that of the call; it never crosses a network in
+/// plain text.
 #[test]
 fn a_token_is_sent_over_grpc_with_tls() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,5 @@
-//! Goal: one file configures a service, with lower priority than environment and flags, and errors in it name the line.
+//! Goal: one file configures a service, with lower priority than environment and flags, and errors in it name
+//! the line.
 
 use crate::support::{Sandbox, Server, json};
 
@@ -50,7 +51,8 @@ fn hangup_reads_the_first_tables_of_a_file_that_had_none() {
     );
 }
 
-/// Goal: the log level changes without a restart; an invalid file changes nothing, and a flag has priority over the file.
+/// Goal: the log level changes without a restart; an invalid file changes nothing, and a flag has priority
+/// over the file.
 #[test]
 fn hangup_reads_the_level_of_the_log_again() {
     let debug_lines = |server: &Server| server.log().matches("\"level\":\"DEBUG\"").count();

@@ -85,7 +85,8 @@ fn servers_share_a_store_and_wait_for_it() {
     assert_ne!(first, second);
 }
 
-/// Goal: a server that starts in the middle of a failover waits for its end. Method: first no server accepts writes, then two.
+/// Goal: a server that starts in the middle of a failover waits for its end. Method: first no server accepts
+/// writes, then two.
 #[test]
 fn a_start_during_a_failover_waits_for_its_end() {
     let primary = Redis::start();

@@ -1,4 +1,5 @@
-//! Hidden ids from the key to the id and back: `snowmint hide-key`, `ns add --hide`, `serve --hide-keys-file`, `inspect`.
+//! Hidden ids from the key to the id and back: `snowmint hide-key`, `ns add --hide`, `serve
+//! --hide-keys-file`, `inspect`.
 
 use std::collections::BTreeSet;
 
@@ -34,8 +35,8 @@ fn hidden() -> Sandbox {
     sandbox
 }
 
-/// Goal: hidden ids of a namespace never repeat, differ from the numbers, and can be read only with the key. Method: two nodes
-/// and later a third one draw from one counter; `inspect` reveals all their ids.
+/// Goal: hidden ids of a namespace never repeat, differ from the numbers, and can be read only with the key.
+/// Method: two nodes and later a third one draw from one counter; `inspect` reveals all their ids.
 #[test]
 fn hidden_ids_are_unique_and_their_key_reveals_them() {
     let sandbox = hidden();
@@ -76,8 +77,8 @@ fn hidden_ids_are_unique_and_their_key_reveals_them() {
     assert!(status == 400 && body.contains("they are hidden"), "{status} {body}");
 }
 
-/// Goal: two keys never hide the ids of one namespace. Method: nodes and commands with another key of the same name, and
-/// without the key.
+/// Goal: two keys never hide the ids of one namespace. Method: nodes and commands with another key of the
+/// same name, and without the key.
 #[test]
 fn a_namespace_is_served_and_resumed_under_its_own_key_alone() {
     let sandbox = hidden();
@@ -122,8 +123,8 @@ fn a_namespace_is_served_and_resumed_under_its_own_key_alone() {
     assert!(told.contains("hide key public is missing"), "{told}");
 }
 
-/// Goal: a key appears only where it was put. Method: the file, its permissions, and everything that the commands print and
-/// store.
+/// Goal: a key appears only where it was put. Method: the file, its permissions, and everything that the
+/// commands print and store.
 #[test]
 fn a_key_is_shown_nowhere() {
     let sandbox = hidden();
@@ -157,8 +158,8 @@ fn a_key_is_shown_nowhere() {
     assert!(told.contains("--hide-keys-file"), "{told}");
 }
 
-/// Goal: keys that others may read are reported, with the remedy, and the permissions and owner stay as they are. Method: files with
-/// different permissions, and what a crashed command left behind.
+/// Goal: keys that others may read are reported, with the remedy, and the permissions and owner stay as they
+/// are. Method: files with different permissions, and what a crashed command left behind.
 #[test]
 #[cfg(unix)]
 fn keys_that_others_may_read_are_reported() {

@@ -1,5 +1,5 @@
-//! `snowmint import` on a real MariaDB and a real Redis: the listed counters, the new namespaces, and that their numbers start
-//! above.
+//! `snowmint import` on a real MariaDB and a real Redis: the listed counters, the new namespaces, and that
+//! their numbers start above.
 
 use snowmint_test_servers::{MariaDb, Redis};
 
@@ -11,8 +11,8 @@ const LEAF: &str = "CREATE TABLE test.leaf_alloc (biz_tag VARCHAR(128) NOT NULL 
     INSERT INTO test.leaf_alloc (biz_tag, max_id, step) VALUES ('order', 5001, 1000), ('user', 1, 2000), \
     ('a b', 7, 10);";
 
-/// Goal: a Leaf database is read without a change, and each tag continues above what Leaf may have returned. Method: Leaf's own
-/// table with three tags, one of which is not a valid namespace name.
+/// Goal: a Leaf database is read without a change, and each tag continues above what Leaf may have returned.
+/// Method: Leaf's own table with three tags, one of which is not a valid namespace name.
 #[test]
 fn a_leaf_becomes_namespaces_above_its_numbers() {
     let leaf = MariaDb::start();
@@ -62,8 +62,9 @@ fn a_leaf_becomes_namespaces_above_its_numbers() {
     assert!(added.out.contains("user is segment cached, all numbers, from 2001, series 2"), "{added:?}");
 }
 
-/// Goal: one command serves every tag of a Leaf side by side with it, also those whose names no namespace can have. Method: the
-/// rows of Leaf grow while Snowmint draws; names that meet, or that no counter has, are refused before anything is made.
+/// Goal: one command serves every tag of a Leaf side by side with it, also those whose names no namespace can
+/// have. Method: the rows of Leaf grow while Snowmint draws; names that meet, or that no counter has, are
+/// refused before anything is made.
 #[test]
 fn every_tag_of_a_leaf_is_served_side_by_side_by_one_command() {
     let leaf = MariaDb::start();
@@ -129,8 +130,8 @@ fn keys_of_a_redis_become_namespaces() {
     assert!(told.contains("leaf:mysql://"), "{told}");
 }
 
-/// Goal: no command reports success while a failover can still take back its writes. Method: every command that writes, over a
-/// Redis that may lose 600 ms.
+/// Goal: no command reports success while a failover can still take back its writes. Method: every command
+/// that writes, over a Redis that may lose 600 ms.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "how long a process ran")]
 fn what_a_command_wrote_has_settled_before_it_is_acknowledged() {

@@ -82,8 +82,9 @@ fn guesses(read: &Value) -> Vec<(&str, &str, Option<u64>)> {
         .collect()
 }
 
-/// Goal: JSON lists the other readings too, and its main reading is the likeliest. Method: Discord's own example, which differs
-/// from an old tweet only by the epoch; ids of the same layout, of `CosId`'s, and of Yitter's.
+/// Goal: JSON lists the other readings too, and its main reading is the likeliest. Method: Discord's own
+/// example, which differs from an old tweet only by the epoch; ids of the same layout, of `CosId`'s, and of
+/// Yitter's.
 #[test]
 fn json_lists_what_an_id_may_be_the_likeliest_first() {
     let sandbox = Sandbox::new();
@@ -142,8 +143,8 @@ fn a_plain_number_is_called_one() {
     assert!(named.starts_with("7  twitter\n"), "a layout that is named is taken: {named}");
 }
 
-/// Goal: layouts that differ only in their epoch leave room for others. Method: an id of `CosId`'s, which five presets read in
-/// the same way.
+/// Goal: layouts that differ only in their epoch leave room for others. Method: an id of `CosId`'s, which
+/// five presets read in the same way.
 #[test]
 fn layouts_of_the_same_bits_do_not_fill_the_list() {
     let out = Sandbox::new().out(&["inspect", TODAY, "295913926632165376"]);
@@ -155,8 +156,9 @@ fn layouts_of_the_same_bits_do_not_fill_the_list() {
     assert!(others[..4].iter().filter(of_same_bits).count() <= 2, "{out}");
 }
 
-/// Goal: an id that is minutes old by a commonly chosen epoch is read by that epoch, and no reading is called certain. Method:
-/// ids of three epochs and layouts, inspected five minutes later; `twitter` reads the first as one of 2011.
+/// Goal: an id that is minutes old by a commonly chosen epoch is read by that epoch, and no reading is called
+/// certain. Method: ids of three epochs and layouts, inspected five minutes later; `twitter` reads the first
+/// as one of 2011.
 #[test]
 fn an_id_that_is_minutes_old_is_read_by_its_epoch() {
     let sandbox = Sandbox::new();
@@ -321,7 +323,8 @@ fn several_ids_are_a_table() {
     assert!(sandbox.out(&["inspect", "--view", "table", "--layout", "leaf", TWEET]).lines().count() == 2);
 }
 
-/// Goal: an invalid id in a pipe does not stop the command. Method: 200,000 lines, one of them invalid, as a table and as JSON.
+/// Goal: an invalid id in a pipe does not stop the command. Method: 200,000 lines, one of them invalid, as a
+/// table and as JSON.
 #[test]
 fn a_long_pipe_is_decoded_whole() {
     let sandbox = Sandbox::new();
@@ -350,8 +353,9 @@ fn colour_is_a_choice() {
 
 const DISCORD: [&str; 3] = ["867793854505943041", "943865945699532811", "1053092877443551252"];
 
-/// Goal: the ids of a column have one layout, and what is no id of it is read as itself. Method: ids of Discord, which differ from
-/// tweets only in the epoch, as arguments and through a pipe, with a ULID and a small number among them.
+/// Goal: the ids of a column have one layout, and what is no id of it is read as itself. Method: ids of
+/// Discord, which differ from tweets only in the epoch, as arguments and through a pipe, with a ULID and a
+/// small number among them.
 #[test]
 fn the_ids_of_a_column_are_judged_together() {
     let sandbox = Sandbox::new();
@@ -377,8 +381,8 @@ fn the_ids_of_a_column_are_judged_together() {
     assert!(readings.iter().all(|reading| *reading == readings[0]), "{rows:.2000}");
 }
 
-/// Goal: what people copy out of spreadsheets is read, and what a spreadsheet or JavaScript broke is told. Method: a file with a
-/// byte order mark, quotes, formulas and thousands separators.
+/// Goal: what people copy out of spreadsheets is read, and what a spreadsheet or JavaScript broke is told.
+/// Method: a file with a byte order mark, quotes, formulas and thousands separators.
 #[test]
 fn cells_of_a_spreadsheet_are_ids() {
     let sandbox = Sandbox::new();
@@ -402,7 +406,8 @@ fn cells_of_a_spreadsheet_are_ids() {
     }
 }
 
-/// Goal: an id with a time is read although a clock was wrong. Method: UUIDs and others dated before 2006 and far ahead.
+/// Goal: an id with a time is read although a clock was wrong. Method: UUIDs and others dated before 2006 and
+/// far ahead.
 #[test]
 fn ids_of_a_wrong_clock_are_read() {
     let sandbox = Sandbox::new();
@@ -421,8 +426,8 @@ fn ids_of_a_wrong_clock_are_read() {
     }
 }
 
-/// Goal: `inspect --namespace` reads what a namespace writes, hidden or not, from its store and through a node. Method: one of a
-/// text form, one of a wide scheme and a hidden one.
+/// Goal: `inspect --namespace` reads what a namespace writes, hidden or not, from its store and through a
+/// node. Method: one of a text form, one of a wide scheme and a hidden one.
 #[test]
 fn the_ids_of_a_namespace_are_read_as_it_writes_them() {
     let sandbox = Sandbox::with_store();

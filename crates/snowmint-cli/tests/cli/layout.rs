@@ -151,7 +151,8 @@ fn the_presets_are_listed() {
     }
 }
 
-/// Goal: on a narrow terminal, no line is wrapped. Method: `script` gives the command a terminal of that width.
+/// Goal: on a narrow terminal, no line is wrapped. Method: `script` gives the command a terminal of that
+/// width.
 #[test]
 fn a_narrow_terminal_gets_no_box() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,5 @@
-//! Tests of the built command from outside: its arguments, its output, its exit codes. Links none of the code under test.
+//! Tests of the built command from outside: its arguments, its output, its exit codes. Links none of the code
+//! under test.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

@@ -178,8 +178,9 @@ fn without_a_store_runs_in_one_tick_do_not_repeat() {
     assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
 }
 
-/// Goal: `snowmint new -n 1000000 | head -1` prints no error and releases its lease. Method: read one line, close the pipe, and
-/// require the same worker again: if it were still leased, the command would wait and say so.
+/// Goal: `snowmint new -n 1000000 | head -1` prints no error and releases its lease. Method: read one line,
+/// close the pipe, and require the same worker again: if it were still leased, the command would wait and say
+/// so.
 #[test]
 fn a_closed_pipe_ends_quietly() {
     let sandbox = Sandbox::new();
@@ -202,8 +203,9 @@ fn a_full_disk_under_the_output_is_told() {
     assert!(String::from_utf8(ran.stderr).unwrap().starts_with("error: cannot write to standard output: "));
 }
 
-/// Goal: all folders and shells of a machine use one store, so that nothing repeats. Method: runs at the same time in two folders,
-/// with one worker, which they have to take in turn, beside a service that was started in a third folder.
+/// Goal: all folders and shells of a machine use one store, so that nothing repeats. Method: runs at the same
+/// time in two folders, with one worker, which they have to take in turn, beside a service that was started
+/// in a third folder.
 #[test]
 fn folders_of_a_machine_share_one_store() {
     let sandbox = Sandbox::new();
@@ -236,8 +238,9 @@ fn folders_of_a_machine_share_one_store() {
     }
 }
 
-/// Goal: after an upgrade, data in the current folder does not silently become a second store. Method: each command that uses the
-/// default, beside data of an earlier release; then with its name, with another store, and with a store at the default too.
+/// Goal: after an upgrade, data in the current folder does not silently become a second store. Method: each
+/// command that uses the default, beside data of an earlier release; then with its name, with another store,
+/// and with a store at the default too.
 #[test]
 fn data_of_an_earlier_release_is_named() {
     let sandbox = Sandbox::new();

@@ -36,8 +36,8 @@ fn a_namespace_from_its_beginning_to_its_end() {
     );
 }
 
-/// Goal: the description and owner of a namespace are kept, listed and changed, and do not affect ids. Method: the flags, the
-/// list, and a file that a node serves.
+/// Goal: the description and owner of a namespace are kept, listed and changed, and do not affect ids.
+/// Method: the flags, the list, and a file that a node serves.
 #[test]
 fn a_namespace_has_a_description_and_an_owner() {
     let sandbox = Sandbox::with_store();
@@ -104,8 +104,8 @@ fn a_text_that_was_given_does_not_come_again() {
     assert!(sandbox.refused(&serve, 2).contains("namespace m cannot change its text form"));
 }
 
-/// Goal: a shuffled alphabet works from the flag, the file and the store to the id and back. Method: a node that serves one
-/// namespace of each.
+/// Goal: a shuffled alphabet works from the flag, the file and the store to the id and back. Method: a node
+/// that serves one namespace of each.
 #[test]
 fn ids_of_a_shuffled_alphabet_are_made_and_read_back() {
     const DIGITS: &str = "alphabet=ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEMyGxHAv";
@@ -148,8 +148,9 @@ fn a_sequence_start_is_set_changed_and_listed() {
     assert_eq!(json(&sandbox.out(&["ns", "list", "--json"]))["sequence_start"], "rolling");
 }
 
-/// Goal: a time zone is set, shown, changed and removed; one that the machine does not know is refused with the remedy, and such a
-/// machine still lists namespaces. Method: the real database, and one that has another zone only.
+/// Goal: a time zone is set, shown, changed and removed; one that the machine does not know is refused with
+/// the remedy, and such a machine still lists namespaces. Method: the real database, and one that has another
+/// zone only.
 #[test]
 fn a_time_zone_is_set_shown_and_changed() {
     let sandbox = Sandbox::with_store();
@@ -370,7 +371,8 @@ fn a_running_node_follows() {
     until(200);
 }
 
-/// Goal: a definition is written where nodes look for it, and not into a file that a mistyped path has just created.
+/// Goal: a definition is written where nodes look for it, and not into a file that a mistyped path has just
+/// created.
 #[test]
 fn a_store_is_not_made_by_adding_to_it() {
     let sandbox = Sandbox::new();
@@ -385,8 +387,9 @@ fn a_store_is_not_made_by_adding_to_it() {
     assert!(!sandbox.path("snowmint").exists());
 }
 
-/// Goal: a data file that a user may not see is not called missing, since a second store would repeat ids; the error names the user
-/// and the way out. Method: each command that opens a store, and a data directory without rights.
+/// Goal: a data file that a user may not see is not called missing, since a second store would repeat ids;
+/// the error names the user and the way out. Method: each command that opens a store, and a data directory
+/// without rights.
 #[test]
 fn a_store_without_permission_is_not_a_missing_one() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -419,8 +422,9 @@ fn a_store_without_permission_is_not_a_missing_one() {
     }
 }
 
-/// Goal: a namespace does not start over under a node that continues the old numbers. Method: a node that does not look for
-/// changes, like one that is cut off from the store; then one that follows them, and one that is gone.
+/// Goal: a namespace does not start over under a node that continues the old numbers. Method: a node that
+/// does not look for changes, like one that is cut off from the store; then one that follows them, and one
+/// that is gone.
 #[test]
 fn a_namespace_does_not_start_over_under_a_node_that_still_serves_it() {
     let sandbox = Sandbox::with_store();
@@ -451,8 +455,8 @@ fn a_namespace_does_not_start_over_under_a_node_that_still_serves_it() {
     assert!(over.err.contains("a node that is not in --nodes and that cannot reach the store"), "{over:?}");
 }
 
-/// Goal: the first order numbers that a newcomer sees are 1, 2, 3, on whatever node. Method: the command of the README, and three
-/// nodes in turns.
+/// Goal: the first order numbers that a newcomer sees are 1, 2, 3, on whatever node. Method: the command of
+/// the README, and three nodes in turns.
 #[test]
 fn order_numbers_of_the_readme_count_on_over_all_nodes() {
     let readme = include_str!("../../../../README.md");

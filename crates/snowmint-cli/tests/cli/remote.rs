@@ -22,8 +22,8 @@ fn node(sandbox: &Sandbox) -> (Server, String) {
     (node, url)
 }
 
-/// Returns the part of the output that two runs share: without times and numbers, which a running node changes, and without the
-/// place of the store.
+/// Returns the part of the output that two runs share: without times and numbers, which a running node
+/// changes, and without the place of the store.
 fn same(text: &str) -> String {
     let line = |line: &str| match serde_json::from_str::<Value>(line) {
         Ok(Value::Object(mut fields)) => {
@@ -40,8 +40,8 @@ fn same(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Goal: a command gives the same output, warnings, errors and exit code through a node as on a store. Method: one scenario,
-/// both ways.
+/// Goal: a command gives the same output, warnings, errors and exit code through a node as on a store.
+/// Method: one scenario, both ways.
 #[test]
 fn commands_do_the_same_through_a_node_as_on_a_store() {
     let scenario: &[&[&str]] = &[
@@ -97,8 +97,8 @@ fn commands_do_the_same_through_a_node_as_on_a_store() {
     }
 }
 
-/// Goal: the log level of a running node changes at once, only for an operator of the whole node, and returns to the configured
-/// one by command and by SIGHUP.
+/// Goal: the log level of a running node changes at once, only for an operator of the whole node, and returns
+/// to the configured one by command and by SIGHUP.
 #[test]
 fn the_log_level_of_a_node_changes_while_it_runs() {
     let sandbox = Sandbox::new();
@@ -299,8 +299,8 @@ fn errors_of_a_server_teach() {
     assert!(node.log().contains("namespace served"), "{}", node.log());
 }
 
-/// Goal: a token given as a flag without `--server` does not change the local store, and one from the environment does not stop
-/// commands on it.
+/// Goal: a token given as a flag without `--server` does not change the local store, and one from the
+/// environment does not stop commands on it.
 #[test]
 fn a_token_flag_needs_a_server_and_a_variable_does_not() {
     let commands: &[&[&str]] = &[

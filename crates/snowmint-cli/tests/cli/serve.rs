@@ -40,7 +40,8 @@ fn ids_come_over_http_and_the_redis_protocol() {
     assert_eq!(inspected["worker"].to_string(), server.ready("worker"));
 }
 
-/// The layout of `pod-ip` with another epoch: five of its eight and a half years have passed. And the day on which it ends.
+/// The layout of `pod-ip` with another epoch: five of its eight and a half years have passed. And the day on
+/// which it ends.
 fn layout_that_ends_soon() -> (Layout, String) {
     let epoch = WallClock.unix_ms() - 5 * 365 * 86_400_000;
     let layout: Layout = format!("time:28@1s worker:24 sequence:11 epoch:{epoch}").parse().unwrap();
@@ -61,8 +62,8 @@ fn the_line_that_says_it_is_ready_says_where_and_how_long() {
     server.wait_for(&format!("namespace default: the layout ends on {ends}, in 3.5 years: "));
 }
 
-/// Goal: a namespace's own layout gets the same warning as the service's. Method: one namespace in a file and one in the store,
-/// under a service layout that lasts for decades.
+/// Goal: a namespace's own layout gets the same warning as the service's. Method: one namespace in a file and
+/// one in the store, under a service layout that lasts for decades.
 #[test]
 fn namespaces_are_warned_of_before_their_layouts_end() {
     let sandbox = Sandbox::new();
@@ -103,8 +104,8 @@ fn a_signal_ends_in_order_and_gives_the_lease_back() {
     }
 }
 
-/// Goal: two signals at the same instant end it in order, as one does: `timeout` sends two. Method: both are pending while the
-/// process is stopped.
+/// Goal: two signals at the same instant end it in order, as one does: `timeout` sends two. Method: both are
+/// pending while the process is stopped.
 #[test]
 fn two_signals_at_once_give_the_lease_back() {
     let sandbox = Sandbox::new();
@@ -128,9 +129,9 @@ fn connect(path: &Path) -> UnixStream {
     panic!("no server after a minute");
 }
 
-/// Goal: whoever stops reading the log stops nothing else: ids, health and signals go on, the dropped lines are counted, and the
-/// process ends. Method: standard error is a FIFO that is open for reading and not read, and each request is logged, until lines
-/// are dropped.
+/// Goal: whoever stops reading the log stops nothing else: ids, health and signals go on, the dropped lines
+/// are counted, and the process ends. Method: standard error is a FIFO that is open for reading and not read,
+/// and each request is logged, until lines are dropped.
 #[test]
 fn a_log_that_nobody_reads_stops_nothing() {
     let sandbox = Sandbox::new();
@@ -173,7 +174,8 @@ fn a_log_that_nobody_reads_stops_nothing() {
     panic!("the process did not end within a minute of SIGTERM");
 }
 
-/// Goal: the reason of a failed start comes after the log lines before it, whole, although the log has a thread of its own.
+/// Goal: the reason of a failed start comes after the log lines before it, whole, although the log has a
+/// thread of its own.
 #[test]
 fn the_last_line_says_why_the_start_failed() {
     let sandbox = Sandbox::new();
@@ -386,8 +388,9 @@ fn a_store_in_memory_is_warned_of() {
     assert!(!sandbox.path("snowmint").exists());
 }
 
-/// Goal: the operator who starts a node sees among which processes its ids are unique, and gets a warning if other machines can
-/// connect but the store is a file. Method: the ready line, and the log of nodes that listen on loopback and elsewhere.
+/// Goal: the operator who starts a node sees among which processes its ids are unique, and gets a warning if
+/// other machines can connect but the store is a file. Method: the ready line, and the log of nodes that
+/// listen on loopback and elsewhere.
 #[test]
 fn the_ready_line_names_the_visibility_of_the_store() {
     let sandbox = Sandbox::new();
@@ -407,7 +410,8 @@ fn the_ready_line_names_the_visibility_of_the_store() {
     assert!(!named.log().contains(warning), "{}", named.log());
 }
 
-/// Goal: no node serves other machines by accident. Method: each protocol's flag; then the two commands in the error.
+/// Goal: no node serves other machines by accident. Method: each protocol's flag; then the two commands in
+/// the error.
 #[test]
 fn a_port_that_other_machines_reach_needs_a_decision() {
     let sandbox = Sandbox::new();
@@ -477,7 +481,8 @@ fn a_tls_file_that_cannot_be_used_is_named() {
     }
 }
 
-/// Goal: ids that were made before a kill are never made again. Method: the next node gets another worker, or waits.
+/// Goal: ids that were made before a kill are never made again. Method: the next node gets another worker, or
+/// waits.
 #[test]
 fn after_a_kill_ids_go_on_without_repeating() {
     let sandbox = Sandbox::new();
@@ -497,8 +502,9 @@ fn after_a_kill_ids_go_on_without_repeating() {
     assert_eq!((total, seen.len()), (3000, 3000));
 }
 
-/// Goal: a unit with `Type=notify` and a watchdog becomes ready when ids are served, stays alive as long as the service, and
-/// learns when it stops. Method: the test plays systemd, which names the process that it watches.
+/// Goal: a unit with `Type=notify` and a watchdog becomes ready when ids are served, stays alive as long as
+/// the service, and learns when it stops. Method: the test plays systemd, which names the process that it
+/// watches.
 #[test]
 fn systemd_learns_of_the_start_the_life_and_the_stop() {
     let sandbox = Sandbox::new();
@@ -522,8 +528,9 @@ fn systemd_learns_of_the_start_the_life_and_the_stop() {
     assert!(server.wait().success());
 }
 
-/// Goal: systemd does not give up a start that waits until the namespaces have settled, which takes as long as the store may lose.
-/// Method: the test plays systemd, and reads what it is told before the service is ready.
+/// Goal: systemd does not give up a start that waits until the namespaces have settled, which takes as long
+/// as the store may lose. Method: the test plays systemd, and reads what it is told before the service is
+/// ready.
 #[test]
 fn systemd_learns_how_long_namespaces_settle() {
     let server = Redis::start();

@@ -1,5 +1,5 @@
-//! `snowmint sql`: real databases run the printed SQL. The tests of generators are in [`generators`], those of dumps in
-//! [`copies`].
+//! `snowmint sql`: real databases run the printed SQL. The tests of generators are in [`generators`], those
+//! of dumps in [`copies`].
 
 mod copies;
 mod generators;
@@ -90,8 +90,8 @@ fn bounds(layout: &Layout, unix_ms: u64) -> String {
     format!("{}|{}", id(layout.first_id_at(Utc(unix_ms))), id(layout.last_id_at(Utc(unix_ms))))
 }
 
-/// Goal: the functions agree with the library to the millisecond. Method: ids and instants of every layout, including the first
-/// and last.
+/// Goal: the functions agree with the library to the millisecond. Method: ids and instants of every layout,
+/// including the first and last.
 #[test]
 fn postgres_reads_every_layout_as_the_library_does() {
     let (server, mut numbers) = (Postgres::start(), Numbers(1));
@@ -134,7 +134,8 @@ fn postgres_reads_every_layout_as_the_library_does() {
     }
 }
 
-/// Goal: queries by time use the index, columns are computed, and values outside the layout give an error or NULL.
+/// Goal: queries by time use the index, columns are computed, and values outside the layout give an error or
+/// NULL.
 #[test]
 fn postgres_uses_the_functions_in_indexes_and_columns() {
     let server = Postgres::start();
@@ -241,8 +242,9 @@ fn mariadb_uses_the_functions_with_indexes() {
     assert_eq!(sql("SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = 'test'"), "0");
 }
 
-/// Goal: the script of another layout changes nothing, so that ids are still read by the layout that made them. Method: with and
-/// without a generator, and after the functions alone were removed; then beside it, and after its removal.
+/// Goal: the script of another layout changes nothing, so that ids are still read by the layout that made
+/// them. Method: with and without a generator, and after the functions alone were removed; then beside it,
+/// and after its removal.
 #[test]
 fn postgres_refuses_another_layout() {
     let server = Postgres::start();

@@ -1,5 +1,5 @@
-//! `snowmint store recover` and the information that it requires. Restores of every store, with running nodes, are in
-//! `tests/blackbox/tests/all/restores.rs`.
+//! `snowmint store recover` and the information that it requires. Restores of every store, with running
+//! nodes, are in `tests/blackbox/tests/all/restores.rs`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -58,8 +58,8 @@ fn a_recovery_is_printed_as_json() {
     assert!(last["until"].is_string() && last["store"].is_string(), "{applied}");
 }
 
-/// Serves from a store, draws, backs the store up, draws more, restores, recovers with the given flags, and draws again. Returns
-/// the number of duplicate ids and numbers. A crashed node reports nothing.
+/// Serves from a store, draws, backs the store up, draws more, restores, recovers with the given flags, and
+/// draws again. Returns the number of duplicate ids and numbers. A crashed node reports nothing.
 fn restored(
     sandbox: &Sandbox,
     old: &str,
@@ -142,9 +142,9 @@ fn what_is_not_known_has_to_be_said() {
     assert!(plan.contains("705") && plan.contains("nothing was changed"), "{plan}");
 }
 
-/// Goal: a number that a node returned is not ignored because the store does not know its counter, and the output for a store
-/// without lease records says what that means. Method: a namespace that is served, but is missing in the recovered store; a store
-/// that no node has used.
+/// Goal: a number that a node returned is not ignored because the store does not know its counter, and the
+/// output for a store without lease records says what that means. Method: a namespace that is served, but is
+/// missing in the recovered store; a store that no node has used.
 #[test]
 fn a_counter_that_the_store_lacks_is_made_and_a_store_without_leases_says_so() {
     let sandbox = Sandbox::new();
@@ -166,8 +166,8 @@ fn a_counter_that_the_store_lacks_is_made_and_a_store_without_leases_says_so() {
     assert!(plan.contains("no records, so no worker can be reserved: start no node before"), "{plan}");
 }
 
-/// Goal: an unreadable worker record does not stop a recovery halfway, and is named. Method: damage one of those that a first
-/// recovery wrote, and recover again.
+/// Goal: an unreadable worker record does not stop a recovery halfway, and is named. Method: damage one of
+/// those that a first recovery wrote, and recover again.
 #[test]
 fn a_damaged_worker_is_named_and_the_others_are_recovered() {
     let sandbox = Sandbox::new();
@@ -195,8 +195,9 @@ fn a_damaged_worker_is_named_and_the_others_are_recovered() {
     );
 }
 
-/// Goal: no worker is free in a pool that the backup lacks but that a node or a namespace uses, and the last line claims no more.
-/// Method: a node in a separate datacenter, and a namespace with another layout; a store without a lease.
+/// Goal: no worker is free in a pool that the backup lacks but that a node or a namespace uses, and the last
+/// line claims no more. Method: a node in a separate datacenter, and a namespace with another layout; a store
+/// without a lease.
 #[test]
 fn pools_that_the_backup_lacks_are_reserved() {
     let sandbox = Sandbox::new();
@@ -222,8 +223,8 @@ fn pools_that_the_backup_lacks_are_reserved() {
     assert!(last.contains("start no node with another layout or datacenter before then"), "{last}");
 }
 
-/// Goal: a pool that the backup lacks is reserved if a node holds a lease in it, also if the backup lacks the namespace of its
-/// layout. Method: a namespace with its own layout, which only the old store has.
+/// Goal: a pool that the backup lacks is reserved if a node holds a lease in it, also if the backup lacks the
+/// namespace of its layout. Method: a namespace with its own layout, which only the old store has.
 #[test]
 fn pools_of_namespaces_that_the_backup_lacks_are_reserved() {
     let sandbox = Sandbox::new();
@@ -243,8 +244,8 @@ fn pools_of_namespaces_that_the_backup_lacks_are_reserved() {
     assert!(plan.lines().any(reserved), "{plan}");
 }
 
-/// Goal: the window is that of the nodes. Method: windows that no node of the store accepts, because of what the store may lose or
-/// of a layout with long ticks; the variable that `serve` reads.
+/// Goal: the window is that of the nodes. Method: windows that no node of the store accepts, because of what
+/// the store may lose or of a layout with long ticks; the variable that `serve` reads.
 #[test]
 fn a_window_that_no_node_can_have_is_refused() {
     let sandbox = Sandbox::new();
@@ -264,9 +265,9 @@ fn a_window_that_no_node_can_have_is_refused() {
     assert!(sandbox.out(&recover).contains("nothing was changed"));
 }
 
-/// Goal: a store that may lose its newest writes counts as recovered only once they have settled. Method: the counter goes back
-/// while they settle, as in a failover: once it was raised, and once it was high enough because of a recovery a moment ago; then
-/// nothing goes back.
+/// Goal: a store that may lose its newest writes counts as recovered only once they have settled. Method: the
+/// counter goes back while they settle, as in a failover: once it was raised, and once it was high enough
+/// because of a recovery a moment ago; then nothing goes back.
 #[test]
 fn a_recovery_that_the_store_loses_is_no_recovery() {
     let server = Redis::start();
@@ -299,8 +300,8 @@ fn a_recovery_that_the_store_loses_is_no_recovery() {
     assert!(done.contains("may be used") && counter("tickets") == "5000", "{done}");
 }
 
-/// Goal: the steps of "Move to another store" in docs/upgrade.md repeat no number of a namespace whose numbers restart. Method: a
-/// node draws from the old store, a node draws from the new one, on the same day.
+/// Goal: the steps of "Move to another store" in docs/upgrade.md repeat no number of a namespace whose
+/// numbers restart. Method: a node draws from the old store, a node draws from the new one, on the same day.
 #[test]
 fn numbers_that_restart_move_to_another_store() {
     let sandbox = Sandbox::new();

@@ -25,7 +25,8 @@ fn ids_change_their_form_and_back() {
     assert!(sandbox.refused(&["convert", TWEET], 2).contains("--to base62"));
 }
 
-/// Goal: a long line loses no id and changes none. Method: a pipe splits it, beyond the buffer of the command.
+/// Goal: a long line loses no id and changes none. Method: a pipe splits it, beyond the buffer of the
+/// command.
 #[test]
 fn an_id_between_many_blanks_is_read() {
     let sandbox = Sandbox::new();
@@ -148,8 +149,8 @@ fn a_layout_has_a_successor() {
     let read = json(&sandbox.out(&[&args[..], &["time:42 worker:12 sequence:9", "--json"]].concat()));
     let number = |name: &str| read[name].as_str().unwrap().parse::<u64>().unwrap();
     assert!(number("largest_old_id") < number("smallest_new_id"), "{read}");
-    // Other commands confirm: the old range ends at the last id before the switch, and the new one begins at the first id after
-    // it.
+    // Other commands confirm: the old range ends at the last id before the switch, and the new one begins at
+    // the first id after it.
     let range = |layout: &str| {
         json(&sandbox.out(&[
             "range",

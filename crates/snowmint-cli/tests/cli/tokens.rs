@@ -58,7 +58,8 @@ fn a_new_token_shows_its_quotas() {
     assert!(ran.err.contains("rights mint,inspect, expires never"), "{}", ran.err);
 }
 
-/// Goal: a name that the tokens file lacks is an error that names the file, and a file without tokens is a warning.
+/// Goal: a name that the tokens file lacks is an error that names the file, and a file without tokens is a
+/// warning.
 #[test]
 fn a_missing_token_name_and_an_empty_file_are_reported() {
     let sandbox = Sandbox::new();

@@ -38,8 +38,8 @@ fn the_doctor_looks_at_everything_and_finds_a_healthy_store_healthy() {
     assert!(out.contains("32 of 32 workers") || out.contains("31 of 32 workers"), "{out}");
 }
 
-/// Goal: records of another program in a store do not stop any command, and each command and the node report them. Method: rows
-/// that no node writes.
+/// Goal: records of another program in a store do not stop any command, and each command and the node report
+/// them. Method: rows that no node writes.
 #[test]
 fn what_lists_skip_is_told_by_name() {
     let sandbox = Sandbox::new();
@@ -63,7 +63,8 @@ fn what_lists_skip_is_told_by_name() {
     assert!(node.log().contains("the lists of the store skip `namespaces/what?`"), "{}", node.log());
 }
 
-/// Goal: a worker is taken from a running node only by force, and never before its granted timestamps have ended.
+/// Goal: a worker is taken from a running node only by force, and never before its granted timestamps have
+/// ended.
 #[test]
 fn a_held_worker_is_released_only_by_force_and_what_was_granted_is_not_shortened() {
     let sandbox = Sandbox::new();
@@ -95,8 +96,8 @@ pub(crate) fn sql(sandbox: &Sandbox, sql: &str) {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// Goal: a doctor that may only read says what it does not know, and not that nodes cannot write. Method: a store that permissions
-/// make read-only for this process.
+/// Goal: a doctor that may only read says what it does not know, and not that nodes cannot write. Method: a
+/// store that permissions make read-only for this process.
 #[test]
 fn a_doctor_that_may_not_write_says_nothing_about_the_nodes() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -117,8 +118,8 @@ fn a_doctor_that_may_not_write_says_nothing_about_the_nodes() {
     assert!(line.contains("run doctor as the user of the nodes"), "{line}");
 }
 
-/// Goal: data that a store lost is reported by every command that can know it. Method: a node draws numbers and ids; then its
-/// counter and its lease go back, and the record of the namespace is removed.
+/// Goal: data that a store lost is reported by every command that can know it. Method: a node draws numbers
+/// and ids; then its counter and its lease go back, and the record of the namespace is removed.
 #[test]
 fn the_doctor_finds_what_the_store_lost() {
     let sandbox = Sandbox::with_store();

@@ -90,21 +90,21 @@ impl LeaseConfig {
     snowmint::setters! {
         /// Sets how far ahead a lease reaches when it is granted or renewed.
         ///
-        /// If store calls fail, leases survive an outage of two thirds of the window; if calls hang, two fifths.
-        /// After a crash the worker stays taken for up to a whole window. The window is 500 ms to 24 h, and at
-        /// least three times what the store [may lose](snowmint_store::Store::may_lose).
+        /// If store calls fail, leases survive an outage of two thirds of the window; if calls hang, two
+        /// fifths. After a crash the worker stays taken for up to a whole window. The window is 500 ms to 24
+        /// h, and at least three times what the store [may lose](snowmint_store::Store::may_lose).
         window: Duration;
 
-        /// Sets how far the clock may be ahead of the store's clock, if the store has one, when the node takes a
-        /// lease. The default is 30 s. A clock that is far ahead would block its worker for other nodes until the
-        /// time it shows.
+        /// Sets how far the clock may be ahead of the store's clock, if the store has one, when the node
+        /// takes a lease. The default is 30 s. A clock that is far ahead would block its worker for other
+        /// nodes until the time it shows.
         max_skew: Duration;
 
         /// Sets what to do when the clock goes back.
         rule: Rule;
 
-        /// Sets where the sequence of a new tick starts; the default is 0. A random start suits ids at a low rate
-        /// that are sharded by `id % n`, but changes their order: see [`Start`].
+        /// Sets where the sequence of a new tick starts; the default is 0. A random start suits ids at a low
+        /// rate that are sharded by `id % n`, but changes their order: see [`Start`].
         sequence_start: Start;
     }
 

@@ -869,7 +869,8 @@ pub fn check_with_text(
     Ok(record.may_be_written_as(wanted, name)?)
 }
 
-/// Loads the record of a namespace, dropped or not, or the reason why that is invalid; `None` without a record.
+/// Loads the record of a namespace, dropped or not, or the reason why that is invalid; `None` without a
+/// record.
 ///
 /// # Errors
 ///

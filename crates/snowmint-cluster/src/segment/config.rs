@@ -126,8 +126,8 @@ impl SegmentConfig {
         /// Sets the longest store outage that callers do not notice at the measured demand, at most a day.
         ///
         /// The numbers in memory last 8 s longer than this, because it may take that long to notice that the
-        /// store is back. With 0, memory holds one whole segment in addition to the current one. It never holds
-        /// more than 16 segments of the largest size.
+        /// store is back. With 0, memory holds one whole segment in addition to the current one. It never
+        /// holds more than 16 segments of the largest size.
         reserve: Duration;
 
         /// Sets the smallest number to hand out: a counter below it is raised.

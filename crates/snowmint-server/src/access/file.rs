@@ -14,12 +14,13 @@
 //!
 //! # A file that was cut
 //!
-//! A file that is copied or written in place can be read while its end is missing. It may still be valid, and a row without its
-//! end has the default rights, no quota and no expiry. Therefore the commands write a first line which says that the file ends
-//! with [`LAST_LINE`], and a file with the first line and without the last one is invalid.
+//! A file that is copied or written in place can be read while its end is missing. It may still be valid, and
+//! a row without its end has the default rights, no quota and no expiry. Therefore the commands write a first
+//! line which says that the file ends with [`LAST_LINE`], and a file with the first line and without the last
+//! one is invalid.
 //!
-//! Files without these two lines are as valid as before, since people write them too. When a node reads one again, it compares it
-//! with the file in use: `check_successor`.
+//! Files without these two lines are as valid as before, since people write them too. When a node reads one
+//! again, it compares it with the file in use: `check_successor`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -277,8 +278,8 @@ pub type TokenRows = BTreeMap<TokenName, TokenRow>;
 ///
 /// # Errors
 ///
-/// The error names the line, the token, the key and the reason. An unknown key is an error: with a misspelt `expires`, a token
-/// would never expire.
+/// The error names the line, the token, the key and the reason. An unknown key is an error: with a misspelt
+/// `expires`, a token would never expire.
 pub fn parse(text: &str) -> Result<TokenRows, String> {
     let has_first = text.lines().next().is_some_and(|line| line.trim() == FIRST_LINE);
     if has_first && !text.lines().any(|line| line.trim() == LAST_LINE) {
@@ -294,8 +295,8 @@ pub fn parse(text: &str) -> Result<TokenRows, String> {
     of_table(top, text)
 }
 
-/// Reads the table of a file that was parsed, or the table `tokens` of a larger file. `text` is the whole file: errors name its
-/// lines.
+/// Reads the table of a file that was parsed, or the table `tokens` of a larger file. `text` is the whole
+/// file: errors name its lines.
 ///
 /// # Errors
 ///
@@ -334,9 +335,9 @@ fn syntax(text: &str, error: &TomlError) -> String {
     error.span().map_or_else(|| error.message().to_owned(), |span| at(text, span, error.message()))
 }
 
-/// Checks a text that replaces another one, both valid, by which tokens and keys it lacks: a file that was cut, or emptied by
-/// mistake, must neither reject clients nor free them from their quotas. A text that ends with [`LAST_LINE`] is complete, whatever
-/// it lacks.
+/// Checks a text that replaces another one, both valid, by which tokens and keys it lacks: a file that was
+/// cut, or emptied by mistake, must neither reject clients nor free them from their quotas. A text that ends
+/// with [`LAST_LINE`] is complete, whatever it lacks.
 ///
 /// # Errors
 ///
@@ -368,7 +369,8 @@ pub(super) fn check_successor(before: &str, text: &str, known: usize, lost: &[&s
     ))
 }
 
-/// Returns a key that the last table of a text lacks, although the file in use has it, with the name of the token.
+/// Returns a key that the last table of a text lacks, although the file in use has it, with the name of the
+/// token.
 fn key_lost_at_the_end(before: &str, text: &str) -> Option<(String, String)> {
     // Both are valid.
     let tables = |text| toml::from_str(text).map_or_else(|_| BTreeMap::new(), |File { tokens }| tokens);
@@ -540,7 +542,8 @@ pub fn existing<'a>(rows: &'a TokenRows, name: &TokenName) -> Result<&'a TokenRo
     })
 }
 
-/// Returns the text before and after the table of a token. Comments between two tables belong to the second one.
+/// Returns the text before and after the table of a token. Comments between two tables belong to the second
+/// one.
 fn around<'a>(text: &'a str, name: &TokenName) -> Result<(&'a str, &'a str), EditError> {
     let head = format!("[tokens.{name}]");
     let is_head = |line: &str| line.split('#').next().is_some_and(|line| line.trim() == head);
@@ -566,8 +569,8 @@ fn unmarked(text: &str) -> String {
     text.split_inclusive('\n').filter(|line| ![FIRST_LINE, LAST_LINE].contains(&line.trim())).collect()
 }
 
-/// Returns the changed text as a complete file, if it parses to the wanted rows. It may not, if the file was written in a form that
-/// these commands do not write.
+/// Returns the changed text as a complete file, if it parses to the wanted rows. It may not, if the file was
+/// written in a form that these commands do not write.
 fn checked(changed: &str, wanted: &TokenRows, name: &TokenName) -> Result<String, EditError> {
     let rows = changed.trim_start_matches(['\r', '\n']).trim_end();
     let gap = if rows.is_empty() { "" } else { "\n\n" };
@@ -591,7 +594,8 @@ mod tests {
         TokenName::new(text).unwrap()
     }
 
-    /// Checks that a tokens file is rejected with a reason, or that its rows are the same after they are written and read.
+    /// Checks that a tokens file is rejected with a reason, or that its rows are the same after they are
+    /// written and read.
     fn check_file(text: &str) {
         let rows = match parse(text) {
             Ok(rows) => rows,
@@ -751,8 +755,8 @@ mod tests {
         assert!(unknown.contains("unknown token `c`: the file has b, web"), "{unknown}");
     }
 
-    /// Goal: no part of a file that a command wrote passes for the whole, and only the last line makes a file complete that people
-    /// wrote. Method: every cut of both.
+    /// Goal: no part of a file that a command wrote passes for the whole, and only the last line makes a file
+    /// complete that people wrote. Method: every cut of both.
     #[test]
     fn a_file_that_was_cut_is_refused() {
         let (a, b) = (name("a"), name("b"));
@@ -830,8 +834,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: rows are the same after they are written and read, and a change of one row keeps the others. Method: random rows
-        /// that are added, changed and removed one after the other.
+        /// Goal: rows are the same after they are written and read, and a change of one row keeps the others.
+        /// Method: random rows that are added, changed and removed one after the other.
         #[test]
         fn rows_are_written_and_read_again(
             rows in proptest::collection::btree_map("[a-zA-Z0-9-]{1,64}", any_row(), 1..6),
@@ -859,7 +863,8 @@ mod tests {
         }
     }
 
-    /// Goal: a cut before a comment within a table is seen as one. Method: a token whose quota follows the comment.
+    /// Goal: a cut before a comment within a table is seen as one. Method: a token whose quota follows the
+    /// comment.
     #[test]
     fn a_comment_does_not_end_a_table() {
         let before =

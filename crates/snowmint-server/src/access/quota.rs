@@ -1,7 +1,8 @@
 //! The quota of a token: ids a second and ids a UTC day, for each node.
 //!
-//! Each is a count in one atomic number. Ids are counted before they are made, and given back if no client gets them. So
-//! concurrent requests cannot exceed a quota together, and retries during an outage do not use up the daily quota.
+//! Each is a count in one atomic number. Ids are counted before they are made, and given back if no client
+//! gets them. So concurrent requests cannot exceed a quota together, and retries during an outage do not use
+//! up the daily quota.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,8 @@ use crate::mint::Quota;
 use crate::status::ErrorKind;
 
 const MS_PER_DAY: u64 = 86_400_000;
-/// The largest rate, in ids a second. At this rate, a count of all ids since 1970 fits an atomic number until the year 2500.
+/// The largest rate, in ids a second. At this rate, a count of all ids since 1970 fits an atomic number until
+/// the year 2500.
 pub(super) const MAX_RATE: u64 = 1_000_000_000;
 /// The largest daily quota: the count has 40 bits, the day the other 24.
 pub(super) const MAX_PER_DAY: u64 = 1_000_000_000_000;
@@ -39,7 +41,8 @@ pub(super) enum Exceeded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
     at_unix_ms: u64,
-    /// The day that they were counted for, which may be later than that of the clock; 0 without a daily quota.
+    /// The day that they were counted for, which may be later than that of the clock; 0 without a daily
+    /// quota.
     day: u64,
 }
 
@@ -94,8 +97,9 @@ impl Usage {
         let mut missing = 0;
         // Only the sum matters, so no ordering is needed.
         let spend = |spent: u64| {
-            // An unused rate is kept for at most one second. After the clock went back or the rate was lowered, the count is
-            // above the limit: then the quota refills from now on, even if this request is rejected.
+            // An unused rate is kept for at most one second. After the clock went back or the rate was
+            // lowered, the count is above the limit: then the quota refills from now on, even if this request
+            // is rejected.
             let spent = spent.clamp(allowance, limit);
             missing = spent.saturating_add(count).saturating_sub(limit);
             if missing == 0 { spent + count } else { spent }
@@ -111,7 +115,8 @@ impl Usage {
     /// Returns the day for which the ids are counted.
     fn spend_day(&self, per_day: NonZeroU64, count: u64, now_unix_ms: u64) -> Result<u64, Exceeded> {
         let today = now_unix_ms / MS_PER_DAY;
-        // If the clock went back over midnight, the later day continues. A day beyond tomorrow came from a wrong clock.
+        // If the clock went back over midnight, the later day continues. A day beyond tomorrow came from a
+        // wrong clock.
         let day_after = |day: u64| if today > day || day > today + 1 { today } else { day };
         let before = self.day.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
             let (day, spent) = unpacked(packed);
@@ -124,8 +129,9 @@ impl Usage {
         })
     }
 
-    /// Gives back ids that no client gets, to the time in which they were counted: to their day if it has not ended, and as much
-    /// of the rate as has not refilled since. Otherwise requests that failed late could be followed by a second helping.
+    /// Gives back ids that no client gets, to the time in which they were counted: to their day if it has not
+    /// ended, and as much of the rate as has not refilled since. Otherwise requests that failed late could be
+    /// followed by a second helping.
     pub(super) fn give_back(&self, quotas: &Quotas, count: u64, counted: Counted, now_unix_ms: u64) {
         // If the clock went back, the quota refills from then on whatever was counted before.
         if let Some(rate) = quotas.rate.filter(|_| now_unix_ms >= counted.at_unix_ms) {
@@ -170,8 +176,8 @@ impl Usage {
     }
 }
 
-/// Returns the number of ids that a rate allows from 1970 until now. The count of a token that uses its full rate grows at the
-/// same pace.
+/// Returns the number of ids that a rate allows from 1970 until now. The count of a token that uses its full
+/// rate grows at the same pace.
 fn allowance(rate: NonZeroU64, now_unix_ms: u64) -> u64 {
     let rate = rate.get();
     rate.saturating_mul(now_unix_ms / 1000).saturating_add(rate * (now_unix_ms % 1000) / 1000)
@@ -328,8 +334,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: in any time span, a token gets at most its rate times the span, plus one second's worth. Method: random requests
-        /// at random times, some of which fail during the next ones.
+        /// Goal: in any time span, a token gets at most its rate times the span, plus one second's worth.
+        /// Method: random requests at random times, some of which fail during the next ones.
         #[test]
         fn the_rate_holds_over_every_span(
             rate_of in 1_u64..50,

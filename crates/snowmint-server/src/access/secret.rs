@@ -1,10 +1,12 @@
 //! Creates and checks the text of a token, `smt_NAME_SECRET`, and the hash of it that is stored.
 //!
-//! The prefix lets secret scanners find a token that was published by mistake. The name finds its row without a look at the
-//! others. The secret ends with a checksum, which distinguishes an incomplete copy from an unknown token.
+//! The prefix lets secret scanners find a token that was published by mistake. The name finds its row without
+//! a look at the others. The secret ends with a checksum, which distinguishes an incomplete copy from an
+//! unknown token.
 //!
-//! Only a SHA-256 of the text is stored. Passwords need a slow hash, since people choose guessable ones. A secret has 256 random
-//! bits, which nobody can guess, so a fast hash is just as safe and cannot be used to overload the server.
+//! Only a SHA-256 of the text is stored. Passwords need a slow hash, since people choose guessable ones. A
+//! secret has 256 random bits, which nobody can guess, so a fast hash is just as safe and cannot be used to
+//! overload the server.
 
 use std::fmt;
 use std::str::FromStr;
@@ -74,8 +76,8 @@ impl std::borrow::Borrow<str> for TokenName {
     }
 }
 
-/// Returns `true` for a valid name. It contains no `_`, which ends the name in a token, and nothing that a TOML key would have to
-/// quote.
+/// Returns `true` for a valid name. It contains no `_`, which ends the name in a token, and nothing that a
+/// TOML key would have to quote.
 fn is_name(name: &[u8]) -> bool {
     (1..=MAX_NAME).contains(&name.len())
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
@@ -245,8 +247,8 @@ impl FromStr for SecretDigest {
     }
 }
 
-/// Compares a text with one that was verified before, in a time that depends only on their lengths: clients behind a proxy may
-/// share a connection.
+/// Compares a text with one that was verified before, in a time that depends only on their lengths: clients
+/// behind a proxy may share a connection.
 #[inline]
 pub(crate) fn same_text(given: &[u8], verified: &[u8]) -> bool {
     if given.len() != verified.len() {
@@ -285,7 +287,8 @@ mod tests {
         assert!(one.digest() == one.digest() && one.digest() != other.digest());
     }
 
-    /// Goal: the checksum never changes, since a change would make every token in use invalid. Method: the check value of CRC-32.
+    /// Goal: the checksum never changes, since a change would make every token in use invalid. Method: the
+    /// check value of CRC-32.
     #[test]
     fn the_checksum_is_crc_32() {
         let digits = checksum(b"123456789");
@@ -333,8 +336,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: the checksum detects every single changed character. Method: each position and character; CRC-32 detects every
-        /// change of up to 32 adjacent bits.
+        /// Goal: the checksum detects every single changed character. Method: each position and character;
+        /// CRC-32 detects every change of up to 32 adjacent bits.
         #[test]
         fn one_mistyped_character_is_noticed(at in 0_usize..56, to in 0_usize..62) {
             let mut text = secret("abc").as_str().as_bytes().to_vec();

@@ -1,5 +1,5 @@
-//! Asks the peers of this node whether they make ids. This notices a node that was killed, at any time: once its lease has ended,
-//! the record looks like that of a node that was shut down.
+//! Asks the peers of this node whether they make ids. This notices a node that was killed, at any time: once
+//! its lease has ended, the record looks like that of a node that was shut down.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -79,7 +79,8 @@ impl Peers {
         Self { addresses, asking: None, due: Instant::now(), last: Vec::new() }
     }
 
-    /// Asks all peers if it is time, and waits for their answers until `until`. Later answers are taken at the next call.
+    /// Asks all peers if it is time, and waits for their answers until `until`. Later answers are taken at
+    /// the next call.
     pub(super) async fn update(&mut self, until: Instant) {
         if self.asking.is_none() && (self.addresses.is_empty() || Instant::now() < self.due) {
             return;
@@ -123,8 +124,8 @@ mod tests {
         address
     }
 
-    /// Goal: a peer that was killed is an error, one that makes no ids is named with its reason, and a healthy one is no problem.
-    /// Method: nodes that answer so, and a port that nobody listens on.
+    /// Goal: a peer that was killed is an error, one that makes no ids is named with its reason, and a
+    /// healthy one is no problem. Method: nodes that answer so, and a port that nobody listens on.
     #[tokio::test]
     async fn each_state_of_a_peer_is_named() {
         let ready = answering("HTTP/1.0 200 OK\r\n\r\n{\"ready\":true}").await;
@@ -153,7 +154,8 @@ mod tests {
         assert_eq!(shown.len(), 3);
     }
 
-    /// Goal: a peer that hangs delays no state, and is not asked twice at a time. Method: a peer that accepts and stays silent.
+    /// Goal: a peer that hangs delays no state, and is not asked twice at a time. Method: a peer that accepts
+    /// and stays silent.
     #[tokio::test(start_paused = true)]
     async fn a_hanging_peer_delays_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

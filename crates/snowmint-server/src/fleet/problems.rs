@@ -61,8 +61,8 @@ impl Problem {
     }
 }
 
-/// Returns the problems to show, worst first, and the number of the others. Each check has its turn, so that many problems of one
-/// kind hide no other.
+/// Returns the problems to show, worst first, and the number of the others. Each check has its turn, so that
+/// many problems of one kind hide no other.
 pub(super) fn shown(mut problems: Vec<Problem>) -> (Vec<Problem>, usize) {
     problems.sort_by_key(|problem| problem.severity);
     let more = problems.len().saturating_sub(PROBLEMS);
@@ -83,7 +83,8 @@ pub(super) fn shown(mut problems: Vec<Problem>) -> (Vec<Problem>, usize) {
 mod tests {
     use super::*;
 
-    /// Goal: a thousand problems of one kind hide no other, and errors come first. Method: many of a kind among single ones.
+    /// Goal: a thousand problems of one kind hide no other, and errors come first. Method: many of a kind
+    /// among single ones.
     #[test]
     fn problems_of_each_kind_are_shown() {
         let problem = |severity, check: &'static str, what: u32| Problem {

@@ -1,5 +1,5 @@
-//! Watches the fleet for all viewers together. One task reads the store while anybody watches, so many viewers cost the store no
-//! more than one. A viewer that reads slowly misses states, and delays nobody.
+//! Watches the fleet for all viewers together. One task reads the store while anybody watches, so many
+//! viewers cost the store no more than one. A viewer that reads slowly misses states, and delays nobody.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,8 @@ struct State {
 }
 
 impl State {
-    /// Returns `true` if a new viewer gets this state at once. A slow store is read rarely, and its state stays current as long.
+    /// Returns `true` if a new viewer gets this state at once. A slow store is read rarely, and its state
+    /// stays current as long.
     fn is_current(&self) -> bool {
         self.at.elapsed() < EVERY || Instant::now() < self.until
     }
@@ -37,8 +38,8 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct FleetWatch {
     states: watch::Sender<Option<State>>,
-    /// Whether a task reads the store. Viewers are added and the task ends under this lock, so no viewer waits for a task that
-    /// has ended.
+    /// Whether a task reads the store. Viewers are added and the task ends under this lock, so no viewer
+    /// waits for a task that has ended.
     is_reading: Mutex<bool>,
     viewers: Arc<Semaphore>,
 }
@@ -112,8 +113,8 @@ type Reading<T> = Pin<Box<dyn Future<Output = Result<T, AdminError>> + Send>>;
 struct Pending<T>(Option<(Instant, Reading<T>)>);
 
 impl<T> Pending<T> {
-    /// Waits for the read in progress, or starts one with `begin`. Returns `None` if it is still in progress at `until`, or once
-    /// it is late.
+    /// Waits for the read in progress, or starts one with `begin`. Returns `None` if it is still in progress
+    /// at `until`, or once it is late.
     async fn get(&mut self, until: Instant, begin: impl FnOnce() -> Reading<T>) -> Option<Result<T, String>> {
         let (since, reading) = self.0.get_or_insert_with(|| (Instant::now(), begin()));
         let read = timeout_at(until.min(*since + WITHIN), reading).await.ok()?;
@@ -130,8 +131,8 @@ impl<T> Pending<T> {
 
 /// The task that reads the store.
 ///
-/// It publishes a state every few seconds, also while a read is in progress: what this node does itself does not depend on the
-/// store.
+/// It publishes a state every few seconds, also while a read is in progress: what this node does itself does
+/// not depend on the store.
 struct Reader {
     watch: Arc<FleetWatch>,
     server: Arc<ServerState>,
@@ -209,7 +210,8 @@ impl Reader {
         *watch.lock() = false;
     }
 
-    /// Reads the store if a read is due, and waits for it until `until`. A read that takes longer continues at the next call.
+    /// Reads the store if a read is due, and waits for it until `until`. A read that takes longer continues
+    /// at the next call.
     async fn read_store(&mut self, until: Instant) {
         if Instant::now() < self.due {
             return;
@@ -316,8 +318,9 @@ mod tests {
         (Arc::default(), server, NodeAdmin::new(Arc::new(Hanging), Handle::current(), Refresher::new().0))
     }
 
-    /// Goal: the state of this node stays current while the store hangs, and the store counts as one that does not answer after
-    /// the limit, and no earlier. Method: a store that never answers; the clock of the runtime.
+    /// Goal: the state of this node stays current while the store hangs, and the store counts as one that
+    /// does not answer after the limit, and no earlier. Method: a store that never answers; the clock of the
+    /// runtime.
     #[tokio::test(start_paused = true)]
     async fn a_hanging_store_does_not_delay_the_state_of_the_node() {
         let (watch, server, node) = watched();
@@ -351,8 +354,8 @@ mod tests {
         assert!(viewer.next().await.is_some());
     }
 
-    /// Goal: a new viewer gets the last state at once until the next read begins. Method: the age of a state on both sides of
-    /// each limit.
+    /// Goal: a new viewer gets the last state at once until the next read begins. Method: the age of a state
+    /// on both sides of each limit.
     #[tokio::test(start_paused = true)]
     async fn a_state_is_current_until_the_next_read() {
         let of = |until: Duration| {

@@ -239,7 +239,8 @@ mod tests {
         ranges.iter().flat_map(all).collect()
     }
 
-    /// Goal: a call that ends at its deadline costs no quota, in any form. Method: a draw that waits is dropped.
+    /// Goal: a call that ends at its deadline costs no quota, in any form. Method: a draw that waits is
+    /// dropped.
     #[tokio::test]
     async fn a_dropped_call_gives_its_ids_back() {
         let source = TestSource::new(Layout::TWITTER);
@@ -257,7 +258,8 @@ mod tests {
         }
     }
 
-    /// Goal: ranges hold the same ids in the same order. Method: two equal mints, one read as ranges, over a change of the tick.
+    /// Goal: ranges hold the same ids in the same order. Method: two equal mints, one read as ranges, over a
+    /// change of the tick.
     #[tokio::test]
     async fn ranges_hold_the_same_ids_in_the_same_order() {
         let behind: Layout = "time:41,sequence:12,datacenter:5,worker:5,epoch:1288834974657".parse().unwrap();

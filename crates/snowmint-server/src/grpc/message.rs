@@ -1,5 +1,5 @@
-//! Messages on the wire: a byte that says whether it is compressed, the length as four bytes, and the message.
-//! A response with many ids is written while it is sent; only its length is needed first.
+//! Messages on the wire: a byte that says whether it is compressed, the length as four bytes, and the
+//! message. A response with many ids is written while it is sent; only its length is needed first.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -200,7 +200,8 @@ impl Answer {
         }
     }
 
-    /// Appends the next part, until `out` has the length of a chunk or the answer ends. Then it appends nothing.
+    /// Appends the next part, until `out` has the length of a chunk or the answer ends. Then it appends
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -249,7 +250,8 @@ fn ids_head(count: usize) -> Vec<u8> {
     head
 }
 
-/// Checks, for fuzzing, that messages are the same if they arrive in two pieces, and decodes them as each request.
+/// Checks, for fuzzing, that messages are the same if they arrive in two pieces, and decodes them as each
+/// request.
 ///
 /// # Panics
 ///

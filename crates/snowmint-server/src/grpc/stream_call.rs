@@ -1,5 +1,5 @@
-//! One call of `Stream`: reads requests, draws, and writes responses in order.
-//! It reads a request only when all earlier responses are written, so a client that reads nothing draws nothing.
+//! One call of `Stream`: reads requests, draws, and writes responses in order. It reads a request only when
+//! all earlier responses are written, so a client that reads nothing draws nothing.
 
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -44,8 +44,8 @@ pub(crate) struct StreamCall {
 
 enum Phase {
     Reading,
-    /// One task, which ends with the call. hyper polls this body only while the client takes data, and the wait for ids holds a place
-    /// in line that others wait for.
+    /// One task, which ends with the call. hyper polls this body only while the client takes data, and the
+    /// wait for ids holds a place in line that others wait for.
     Drawing(JoinSet<Outcome>),
     Writing(Answer),
     Ending(Option<Failure>),

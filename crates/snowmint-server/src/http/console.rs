@@ -1,8 +1,9 @@
-//! The console: a page for browsers at `/` and `/console`, with its script, styles and icon, all of it in the binary.
+//! The console: a page for browsers at `/` and `/console`, with its script, styles and icon, all of it in the
+//! binary.
 //!
-//! The page holds no data. It requests everything that it shows from the same paths as every client, with the token that its user
-//! enters. Its content security policy allows no other origin and no inline script, and forbids turning text into markup: names
-//! of namespaces and holders are untrusted.
+//! The page holds no data. It requests everything that it shows from the same paths as every client, with the
+//! token that its user enters. Its content security policy allows no other origin and no inline script, and
+//! forbids turning text into markup: names of namespaces and holders are untrusted.
 
 use std::sync::LazyLock;
 
@@ -113,7 +114,8 @@ impl File {
         let headers = response.headers_mut();
         for (name, value) in [
             (CONTENT_TYPE, self.kind),
-            // A browser asks for each file whether it has changed: another version of the server may answer the next time.
+            // A browser asks for each file whether it has changed: another version of the server may answer
+            // the next time.
             (CACHE_CONTROL, "no-cache"),
             (VARY, "Accept"),
             (CONTENT_SECURITY_POLICY, POLICY),
@@ -134,8 +136,8 @@ impl File {
 mod tests {
     use super::*;
 
-    /// Goal: the first load stays small, nothing is loaded from elsewhere, and no text becomes markup. The browser enforces the
-    /// policy too; here the cause is named.
+    /// Goal: the first load stays small, nothing is loaded from elsewhere, and no text becomes markup. The
+    /// browser enforces the policy too; here the cause is named.
     #[test]
     fn files_are_small_and_name_no_other_site() {
         let all: usize = FILES.iter().map(|file| file.content.len()).sum();

@@ -1,5 +1,5 @@
-//! What the console draws, as JSON for every program: each reading of a text with its bits and text forms, the named layouts, the
-//! properties of any layout, and what this server serves.
+//! What the console draws, as JSON for every program: each reading of a text with its bits and text forms,
+//! the named layouts, the properties of any layout, and what this server serves.
 
 use hyper::Response;
 use serde::Serialize;

@@ -1,5 +1,5 @@
-//! Cross-origin requests of web pages (CORS), which only the origins of `--cors-origin` may send. Off by default.
-//! A page sends no cookies here: it has a token of its own, or the service has no tokens.
+//! Cross-origin requests of web pages (CORS), which only the origins of `--cors-origin` may send. Off by
+//! default. A page sends no cookies here: it has a token of its own, or the service has no tokens.
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -19,8 +19,9 @@ use crate::status::ErrorKind;
 /// service without tokens.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Rejects requests for ids that a page of another origin made a browser send. The page may be unable to read the answer, but would
-/// use up ids. A page of the same site, such as another port of this machine, is no exception.
+/// Rejects requests for ids that a page of another origin made a browser send. The page may be unable to read
+/// the answer, but would use up ids. A page of the same site, such as another port of this machine, is no
+/// exception.
 pub(super) fn check_site<B>(origins: &CorsOrigins, request: &Request<B>) -> Result<(), Problem> {
     if is_of_other_origin(request) && allowed(origins, request.headers()).is_none() {
         let detail = "pages of other web sites get no ids: send the request from a page of this site, or from a server, or add the \
@@ -30,7 +31,8 @@ pub(super) fn check_site<B>(origins: &CorsOrigins, request: &Request<B>) -> Resu
     check_upgrade(request.headers())
 }
 
-/// Rejects requests to the admin API that a page of another origin made a browser send. Pages that may take ids may not administer.
+/// Rejects requests to the admin API that a page of another origin made a browser send. Pages that may take
+/// ids may not administer.
 pub(super) fn check_admin_site<B>(request: &Request<B>) -> Result<(), Problem> {
     if is_of_other_origin(request) {
         let detail = "pages of other web sites may not administer: use the console of this node, or send the request from a server";

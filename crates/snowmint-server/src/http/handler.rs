@@ -46,7 +46,8 @@ struct Readiness {
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<String>,
     instance: String,
-    /// Problems that need attention, such as a lease that is not being renewed or records that the store has lost.
+    /// Problems that need attention, such as a lease that is not being renewed or records that the store has
+    /// lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
 }
@@ -183,8 +184,8 @@ fn counted(
     (response, now)
 }
 
-/// Answers a request. `body` says whether its body may be ignored. `identity` and `record` receive the identity
-/// of the client once it is known.
+/// Answers a request. `body` says whether its body may be ignored. `identity` and `record` receive the
+/// identity of the client once it is known.
 async fn try_handle<B>(
     serving: &Serving<'_>,
     request: &Request<B>,

@@ -1,14 +1,15 @@
 //! `Idempotency-Key`: a repeated POST gets the ids of the first one.
 //!
-//! A client that got no answer does not know whether its request took ids. It may send the request again with the same key: the
-//! node keeps the answer in memory for a while. Other nodes do not have the answer, nor does this one if its memory for answers
-//! is full. Then the retry takes new ids, and the ids of the lost answer are a gap. A kept answer is given only for the same key
-//! of the same token (without a token, of the same address), and only while the namespace has the same definition.
+//! A client that got no answer does not know whether its request took ids. It may send the request again with
+//! the same key: the node keeps the answer in memory for a while. Other nodes do not have the answer, nor
+//! does this one if its memory for answers is full. Then the retry takes new ids, and the ids of the lost
+//! answer are a gap. A kept answer is given only for the same key of the same token (without a token, of the
+//! same address), and only while the namespace has the same definition.
 //!
 //! # Source
 //!
-//! draft-ietf-httpapi-idempotency-key-header: 400 for an invalid key, 409 while the first request runs, 422 if the first request
-//! was a different one.
+//! draft-ietf-httpapi-idempotency-key-header: 400 for an invalid key, 409 while the first request runs, 422
+//! if the first request was a different one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -179,7 +180,8 @@ enum Begun<'a> {
 
 impl KeptAnswers {
     fn lock(&self) -> MutexGuard<'_, Answers> {
-        // A panic between two changes leaves an entry that is dropped later, or bytes that are counted too often.
+        // A panic between two changes leaves an entry that is dropped later, or bytes that are counted too
+        // often.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -233,8 +235,8 @@ impl Answers {
     }
 }
 
-/// The reserved place of an answer. If no answer comes, because the request failed or its client left, the next request with the
-/// key counts as the first one.
+/// The reserved place of an answer. If no answer comes, because the request failed or its client left, the
+/// next request with the key counts as the first one.
 #[derive(Debug)]
 struct Place<'a> {
     kept: &'a KeptAnswers,
@@ -351,7 +353,8 @@ mod tests {
         assert_eq!(ask(&kept, keyed, b"2"), Ok(Some(Bytes::from_static(b"1"))));
     }
 
-    /// Goal: memory is limited, whether many requests run or have large answers; the oldest answers are dropped.
+    /// Goal: memory is limited, whether many requests run or have large answers; the oldest answers are
+    /// dropped.
     #[tokio::test]
     async fn kept_answers_have_a_limit_in_bytes() {
         let kept = KeptAnswers::default();

@@ -1,6 +1,6 @@
-//! Leaf's paths `/api/segment/get/{key}`, `/api/snowflake/get/{key}` and `/decodeSnowflakeId`, for unchanged Leaf clients.
-//! An id is decimal text. A failure is 500 with Leaf's error document. It is never `0` with 200, which Leaf answers for a
-//! mode that is off, and which clients take for an id.
+//! Leaf's paths `/api/segment/get/{key}`, `/api/snowflake/get/{key}` and `/decodeSnowflakeId`, for unchanged
+//! Leaf clients. An id is decimal text. A failure is 500 with Leaf's error document. It is never `0` with
+//! 200, which Leaf answers for a mode that is off, and which clients take for an id.
 
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
@@ -70,8 +70,8 @@ pub(super) async fn answer<B>(
     }
 }
 
-/// Answers `/decodeSnowflakeId`: decodes an id by the layout of this service. Leaf's worker is datacenter and worker
-/// together; its time is in the time zone of its server, here in UTC.
+/// Answers `/decodeSnowflakeId`: decodes an id by the layout of this service. Leaf's worker is datacenter and
+/// worker together; its time is in the time zone of its server, here in UTC.
 pub(super) fn decoded(mint: &Mint, id: &[u8]) -> Result<Response<Body>, Problem> {
     let layout = mint.layout();
     let text = String::from_utf8_lossy(id);
@@ -150,8 +150,8 @@ fn failure(error: &MintError, mode: LeafMode, unix_ms: u64, path: &str) -> Failu
     Failure::new(kind, response)
 }
 
-/// Returns Leaf's code for a failure. Segment: -1 not initialised, -2 unknown key, -3 no segment ready. Snowflake: -1 the
-/// clock stayed behind, -3 the clock is too far behind.
+/// Returns Leaf's code for a failure. Segment: -1 not initialised, -2 unknown key, -3 no segment ready.
+/// Snowflake: -1 the clock stayed behind, -3 the clock is too far behind.
 const fn code(mode: LeafMode, kind: ErrorKind) -> i8 {
     match (mode, kind) {
         (LeafMode::Segment, ErrorKind::NotReady | ErrorKind::Busy | ErrorKind::NumbersEnded)

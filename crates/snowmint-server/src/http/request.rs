@@ -131,8 +131,8 @@ pub(super) fn decode(text: &str) -> Result<Cow<'_, [u8]>, Problem> {
     Ok(percent_decode_str(text).into())
 }
 
-/// The first allowed host that the client of a connection named. Clients name the same one each time, and checking it each time
-/// would take longer than making an id.
+/// The first allowed host that the client of a connection named. Clients name the same one each time, and
+/// checking it each time would take longer than making an id.
 #[derive(Debug, Default)]
 pub(super) struct KnownHost(OnceLock<Box<[u8]>>);
 
@@ -219,8 +219,8 @@ pub(super) fn exposition(headers: &HeaderMap) -> Exposition {
     }
 }
 
-/// Returns `true` if the second of two media types is preferred. If a client accepts neither, the first is sent, as RFC 9110
-/// allows.
+/// Returns `true` if the second of two media types is preferred. If a client accepts neither, the first is
+/// sent, as RFC 9110 allows.
 fn prefers(headers: &HeaderMap, types: [&str; 2], subtypes: [&str; 2]) -> bool {
     let mut weights = [Weight::default(), Weight::default()];
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -273,8 +273,8 @@ fn quality(text: &str) -> u16 {
 mod tests {
     use super::*;
 
-    /// Goal: a request with the host name of an attacker is rejected; requests of people and tools on this machine are not. Method:
-    /// all on one connection, which knows the first host from then on.
+    /// Goal: a request with the host name of an attacker is rejected; requests of people and tools on this
+    /// machine are not. Method: all on one connection, which knows the first host from then on.
     #[test]
     fn names_of_this_machine_are_allowed_and_others_are_not() {
         let (allowed, known) = (AllowedHosts::new(["ids.example.com"]).unwrap(), KnownHost::default());

@@ -1,5 +1,5 @@
-//! Responses: ids as JSON or text, values as JSON, and failures as problem documents (RFC 9457).
-//! Many ids are sent in chunks that are made when the socket takes them: 100,000 ids are 2 MB of text, and a client that
+//! Responses: ids as JSON or text, values as JSON, and failures as problem documents (RFC 9457). Many ids are
+//! sent in chunks that are made when the socket takes them: 100,000 ids are 2 MB of text, and a client that
 //! reads slowly must not make us hold them.
 
 use std::fmt;

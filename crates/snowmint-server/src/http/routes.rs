@@ -1,5 +1,5 @@
-//! The table of paths, and the route of a request: its path with its parameters.
-//! Nothing is guessed. An unknown parameter is an error: a misspelt `count` would otherwise be a different request.
+//! The table of paths, and the route of a request: its path with its parameters. Nothing is guessed. An
+//! unknown parameter is an error: a misspelt `count` would otherwise be a different request.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -201,7 +201,8 @@ impl PathSpec {
         PATHS.iter().find(|spec| spec.placeholder(path).is_some())
     }
 
-    /// Returns what stands for the placeholder in a path of this pattern: one segment, or nothing if the pattern has none.
+    /// Returns what stands for the placeholder in a path of this pattern: one segment, or nothing if the
+    /// pattern has none.
     fn placeholder<'a>(&self, path: &'a str) -> Option<&'a str> {
         let rest = path.strip_prefix(&self.pattern[..self.fixed])?;
         (rest.is_empty() != self.has_placeholder() && !rest.contains('/')).then_some(rest)
@@ -244,7 +245,8 @@ impl PathSpec {
         }
     }
 
-    /// Returns the namespace and the count that a request names, for its record: as they are written, also in an invalid request.
+    /// Returns the namespace and the count that a request names, for its record: as they are written, also in
+    /// an invalid request.
     pub(super) fn drawn<'a>(&self, uri: &'a Uri) -> (Option<&'a str>, Option<u64>) {
         let Some(draw) = self.draw else { return (None, None) };
         let query = uri.query().unwrap_or_default();
@@ -409,8 +411,8 @@ mod tests {
         }
     }
 
-    /// Goal: the OpenAPI document has exactly the paths that exist, and POST where a path takes ids. A black-box test checks the
-    /// answers of a running server against it.
+    /// Goal: the OpenAPI document has exactly the paths that exist, and POST where a path takes ids. A
+    /// black-box test checks the answers of a running server against it.
     #[test]
     fn each_path_is_documented() {
         let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();

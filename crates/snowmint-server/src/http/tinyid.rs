@@ -1,6 +1,6 @@
-//! TinyID's paths `/tinyid/id/nextId` and `/tinyid/id/nextIdSimple`, for unchanged TinyID clients. Both always answer 200: the
-//! first with TinyID's document, which has a code, the second with an empty text if there are no ids. The parameter `token` is a
-//! token of this server, if it has tokens.
+//! TinyID's paths `/tinyid/id/nextId` and `/tinyid/id/nextIdSimple`, for unchanged TinyID clients. Both
+//! always answer 200: the first with TinyID's document, which has a code, the second with an empty text if
+//! there are no ids. The parameter `token` is a token of this server, if it has tokens.
 
 use hyper::Response;
 use serde::Serialize;
@@ -64,7 +64,8 @@ pub(super) async fn answer(
     Ok(ok(format.media_type(), body.counted(held_bytes)))
 }
 
-/// Reads `batchSize` as TinyID does: 1 by default and for numbers below it, [`MAX_COUNT`] for numbers above it.
+/// Reads `batchSize` as TinyID does: 1 by default and for numbers below it, [`MAX_COUNT`] for numbers above
+/// it.
 fn batch_size(text: Option<&[u8]>) -> Result<usize, MintError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(1) };
     let text = String::from_utf8_lossy(text);

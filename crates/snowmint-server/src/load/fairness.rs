@@ -1,8 +1,10 @@
-//! Fairness between connections: a turn ends after a limit of bytes, and greedy connections wait in line for their next.
+//! Fairness between connections: a turn ends after a limit of bytes, and greedy connections wait in line for
+//! their next.
 //!
-//! However many connections send requests without a pause, only as many of them as there are threads are ready to run at a
-//! time. The others wait in line, first come, first served. A connection with small requests never waits in that line, nor
-//! does one that had a long answer a while ago. So their latency does not grow with the number of greedy connections.
+//! However many connections send requests without a pause, only as many of them as there are threads are
+//! ready to run at a time. The others wait in line, first come, first served. A connection with small
+//! requests never waits in that line, nor does one that had a long answer a while ago. So their latency does
+//! not grow with the number of greedy connections.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -20,8 +22,8 @@ use crate::limits::{LONG_TURN, REST, TURN};
 #[derive(Debug)]
 pub(crate) struct Turns(Arc<Semaphore>);
 
-/// The bytes that a connection has read and written in its turn. Only its task uses it; it is atomic because tasks move
-/// between threads.
+/// The bytes that a connection has read and written in its turn. Only its task uses it; it is atomic because
+/// tasks move between threads.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     spent: AtomicUsize,
@@ -59,7 +61,8 @@ impl Turn {
     /// Polls [`pass`](Self::pass): pending if the turn is over, and then woken for the next turn.
     pub(crate) fn poll_pass(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_over() {
-            // This wakes the task after the sockets were polled. A task that wakes itself runs before newly arrived input.
+            // This wakes the task after the sockets were polled. A task that wakes itself runs before newly
+            // arrived input.
             self.passes.store(true, Ordering::Relaxed);
             return pin!(tokio::task::yield_now()).poll(cx);
         }
@@ -74,9 +77,11 @@ impl Turns {
         Self(Arc::new(Semaphore::new(threads)))
     }
 
-    /// Runs a connection that counts its bytes in `turn`. After a long turn it waits in line for the next one.
+    /// Runs a connection that counts its bytes in `turn`. After a long turn it waits in line for the next
+    /// one.
     ///
-    /// The caller pins the connection: a future that is moved into another one takes twice the room, in every task.
+    /// The caller pins the connection: a future that is moved into another one takes twice the room, in every
+    /// task.
     pub(crate) async fn take<T>(&self, turn: &Turn, mut connection: Pin<&mut impl Future<Output = T>>) -> T {
         let mut position = Position::None;
         let mut last_long: Option<Instant> = None;
@@ -86,8 +91,8 @@ impl Turns {
             }
             turn.begin();
             let polled = connection.as_mut().poll(cx);
-            // A connection that waits for its client leaves the line. One that yields keeps its place until the sockets were
-            // polled.
+            // A connection that waits for its client leaves the line. One that yields keeps its place until
+            // the sockets were polled.
             if !turn.passes.load(Ordering::Relaxed) {
                 position = Position::None;
             }
@@ -153,8 +158,8 @@ mod tests {
         });
     }
 
-    /// Goal: the wait of a connection with small requests does not grow with the number of greedy ones. Method: on one thread,
-    /// it counts their turns between its wake-up and its run; no time is measured.
+    /// Goal: the wait of a connection with small requests does not grow with the number of greedy ones.
+    /// Method: on one thread, it counts their turns between its wake-up and its run; no time is measured.
     #[tokio::test]
     async fn a_small_request_waits_for_few_turns_of_many_greedy_connections() {
         let (turns, taken) = (Arc::new(Turns::new()), Arc::new(AtomicU64::new(0)));
@@ -221,7 +226,8 @@ mod tests {
         assert_eq!(asks.capacity(), 1, "answered at once");
     }
 
-    /// Goal: a connection that is first in line and then waits for its client, or ends, does not block the line.
+    /// Goal: a connection that is first in line and then waits for its client, or ends, does not block the
+    /// line.
     #[tokio::test]
     async fn a_connection_that_waits_for_its_client_leaves_the_line() {
         let turns = Arc::new(Turns::new());

@@ -18,8 +18,8 @@ const BUSY_INTERVAL: Duration = Duration::from_secs(10);
 /// Returns memory to the system after many connections have closed or freed their buffers, or large answers
 /// were sent.
 ///
-/// The allocator keeps the memory that thousands of connections have freed, because blocks in use lie between. Without trimming,
-/// a node that was flooded once would hold this memory until it restarts.
+/// The allocator keeps the memory that thousands of connections have freed, because blocks in use lie
+/// between. Without trimming, a node that was flooded once would hold this memory until it restarts.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryTrimmer {
     open: AtomicUsize,

@@ -1,5 +1,5 @@
-//! Collectors: metrics that are read when Prometheus scrapes, from the leases, the namespaces and the process.
-//! Namespaces come and go, so nothing about them is kept here.
+//! Collectors: metrics that are read when Prometheus scrapes, from the leases, the namespaces and the
+//! process. Namespaces come and go, so nothing about them is kept here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -96,7 +96,8 @@ fn encode_workers(
 /// Encodes the end of each lease, by its worker and pool.
 #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
 fn encode_ends(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus]) -> fmt::Result {
-    // `store recover` keeps workers reserved to the last of these, so an ended lease is shown until it is renewed or given up.
+    // `store recover` keeps workers reserved to the last of these, so an ended lease is shown until it is
+    // renewed or given up.
     let mut ends = BTreeMap::<_, u64>::new();
     for lease in leases {
         if let Some((worker, until_unix_ms)) = lease.worker.zip(lease.until_unix_ms) {
@@ -244,8 +245,8 @@ fn issued(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>]) -> fmt::R
     Ok(())
 }
 
-/// Encodes the highest numbers by counter, including those of namespaces that are no longer served: `snowmint store recover`
-/// raises these counters.
+/// Encodes the highest numbers by counter, including those of namespaces that are no longer served: `snowmint
+/// store recover` raises these counters.
 fn received(encoder: &mut DescriptorEncoder<'_>, all: &[HighestReceived]) -> fmt::Result {
     if all.is_empty() {
         return Ok(());
@@ -320,7 +321,8 @@ impl Table<'_, '_> {
         })
     }
 
-    /// Encodes the highest numbers by period: a metric of its own, since older versions read the one without a period.
+    /// Encodes the highest numbers by period: a metric of its own, since older versions read the one without
+    /// a period.
     fn highest_of_periods(&mut self) -> fmt::Result {
         let rows = self.all.iter().flat_map(|SegmentState { name, status }| {
             status.highest_by_period.iter().map(move |(period, highest)| (name, period.to_string(), *highest))
@@ -570,8 +572,8 @@ mod tests {
     use super::*;
     use crate::testing::{START_UNIX_MS, TestSource, mint_of};
 
-    /// Goal: a layout whose workers run out is seen, also beside the node's own. Method: a namespace with a layout of its own, and
-    /// two namespaces that share a layout under different rules.
+    /// Goal: a layout whose workers run out is seen, also beside the node's own. Method: a namespace with a
+    /// layout of its own, and two namespaces that share a layout under different rules.
     #[test]
     fn workers_are_counted_by_pool() {
         let clock: SharedClock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));

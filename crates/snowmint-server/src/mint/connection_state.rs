@@ -1,5 +1,6 @@
-//! What a connection keeps between its requests: the table of namespaces that it knows, and its handles to draw ids through.
-//! A table never changes: a new one replaces it, and a connection notices with one load of a pointer.
+//! What a connection keeps between its requests: the table of namespaces that it knows, and its handles to
+//! draw ids through. A table never changes: a new one replaces it, and a connection notices with one load of
+//! a pointer.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -18,7 +19,8 @@ use super::namespace::{Namespace, PartialIds};
 use super::namespace_table::NamespaceTable;
 use crate::limits::MAX_WAIT;
 
-/// If a request fails after at least this time, its wait counts as failed; an earlier failure may be a temporary fault.
+/// If a request fails after at least this time, its wait counts as failed; an earlier failure may be a
+/// temporary fault.
 const IN_VAIN: Duration = Duration::from_secs(1);
 
 /// The state that one connection keeps between its requests.
@@ -80,7 +82,8 @@ impl ConnectionState {
     ///
     /// # Errors
     ///
-    /// [`MintError::UnknownNamespace`] lists those that exist; [`MintError::BadNamespace`] if the name is invalid.
+    /// [`MintError::UnknownNamespace`] lists those that exist; [`MintError::BadNamespace`] if the name is
+    /// invalid.
     #[inline]
     pub fn find(&mut self, name: &[u8]) -> Result<(&Arc<Namespace>, &mut IdHandles), MintError> {
         let table = self.table.load();
@@ -99,14 +102,16 @@ impl ConnectionState {
         &mut self.handles
     }
 
-    /// Records that further requests were read. Requests that were read together wait together: once the wait of one has failed
-    /// for a namespace, the others are rejected at once. Otherwise a pipeline of 100 requests would wait 100 times.
+    /// Records that further requests were read. Requests that were read together wait together: once the wait
+    /// of one has failed for a namespace, the others are rejected at once. Otherwise a pipeline of 100
+    /// requests would wait 100 times.
     #[inline]
     pub(crate) fn read_more(&mut self) {
         self.in_vain.0 = None;
     }
 
-    /// Waits for missing ids like [`Namespace::wait`], unless the wait of a request that was read with this one has failed.
+    /// Waits for missing ids like [`Namespace::wait`], unless the wait of a request that was read with this
+    /// one has failed.
     pub(crate) async fn wait(
         &mut self,
         namespace: &Namespace,

@@ -16,8 +16,8 @@ use snowmint_cluster::namespace::InspectError;
 use crate::limits::{MAX_CLOCK_RETRY, MAX_WAIT};
 use crate::status::ErrorKind;
 
-/// Why the mint rejects a request. `Display` does not repeat the cause, which [`source`](Error::source) returns;
-/// [`answer`](Self::answer) has both.
+/// Why the mint rejects a request. `Display` does not repeat the cause, which [`source`](Error::source)
+/// returns; [`answer`](Self::answer) has both.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MintError {
@@ -274,8 +274,8 @@ impl fmt::Display for Count<'_> {
     }
 }
 
-/// Why a text is not an id that this server may have given. The library's [`ParseIdError`] judges the text alone; this error adds
-/// what a layout and the namespaces of a server say about the number.
+/// Why a text is not an id that this server may have given. The library's [`ParseIdError`] judges the text
+/// alone; this error adds what a layout and the namespaces of a server say about the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidIdError {
@@ -348,7 +348,8 @@ impl MintError {
         }
     }
 
-    /// Converts the error of a generator. `count` and `ids_per_second` are for the error that it took too long.
+    /// Converts the error of a generator. `count` and `ids_per_second` are for the error that it took too
+    /// long.
     #[cold]
     pub(crate) fn from_no_id(no_id: NextIdError, count: usize, ids_per_second: u64) -> Self {
         match no_id {
@@ -406,8 +407,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: who prints an error with its causes, and who sends it to a client, shows each cause once. Method: every error that has
-    /// a cause.
+    /// Goal: who prints an error with its causes, and who sends it to a client, shows each cause once.
+    /// Method: every error that has a cause.
     #[test]
     fn a_cause_is_shown_once() {
         let (text, name) = (Snippet::of("x"), Snippet::of("orders"));

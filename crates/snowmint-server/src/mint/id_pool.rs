@@ -1,5 +1,5 @@
-//! The workers that snowflake ids come from: one pool for each layout and rule, one handle for each connection.
-//! A connection draws through a handle of its own, so that its ids keep increasing.
+//! The workers that snowflake ids come from: one pool for each layout and rule, one handle for each
+//! connection. A connection draws through a handle of its own, so that its ids keep increasing.
 
 use std::fmt;
 use std::time::Duration;
@@ -123,9 +123,9 @@ impl IdPool {
 
     /// Takes exactly `count` ids; waits if it has to.
     ///
-    /// All waiting requests wake up in the same tick, and each takes as many ids as it can. Hundreds of large requests
-    /// would leave nothing for a request for a single id. So large requests wait one after the other, and
-    /// [take nothing before](Self::is_short_for).
+    /// All waiting requests wake up in the same tick, and each takes as many ids as it can. Hundreds of large
+    /// requests would leave nothing for a request for a single id. So large requests wait one after the
+    /// other, and [take nothing before](Self::is_short_for).
     pub(super) async fn take(
         &self,
         handle: &mut dyn IdHandle,
@@ -171,7 +171,8 @@ impl IdPool {
         &self.layout
     }
 
-    /// Checks that an id can be made now, or after a short wait. Makes none: anybody who can reach a port may ask.
+    /// Checks that an id can be made now, or after a short wait. Makes none: anybody who can reach a port may
+    /// ask.
     pub(super) fn check_ready(&self) -> Result<(), MintError> {
         self.source.check_ready().or_else(|no_id| self.id_may_come(no_id, 1))
     }
@@ -236,8 +237,8 @@ mod tests {
     use crate::mint::Taken;
     use crate::testing::{TestSource, mint_of};
 
-    /// Goal: where ids are short, a small request finds some. Method: while a large request waits, another large one takes none of
-    /// the next tick.
+    /// Goal: where ids are short, a small request finds some. Method: while a large request waits, another
+    /// large one takes none of the next tick.
     #[tokio::test]
     async fn a_large_request_takes_nothing_before_one_that_waits() {
         let source = TestSource::new(Layout::TWITTER);

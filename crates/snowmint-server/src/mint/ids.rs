@@ -1,5 +1,5 @@
-//! Batches of ids of any scheme. An id is computed when it is read, so that a large batch needs little memory.
-//! The text of an id is written here, so that no protocol has to know schemes.
+//! Batches of ids of any scheme. An id is computed when it is read, so that a large batch needs little
+//! memory. The text of an id is written here, so that no protocol has to know schemes.
 
 use std::fmt::Write as _;
 use std::iter::FusedIterator;
@@ -131,7 +131,8 @@ impl Ids {
         self.format.longest
     }
 
-    /// Takes the next ids that increase by one step each; `None` after the last, and for ids of 96 or 128 bits.
+    /// Takes the next ids that increase by one step each; `None` after the last, and for ids of 96 or 128
+    /// bits.
     pub fn next_range(&mut self) -> Option<IdRange> {
         self.next_range_within(usize::MAX)
     }
@@ -176,8 +177,8 @@ impl Ids {
         true
     }
 
-    /// Appends the next plain numbers as decimal text, at most `most`. Returns their number: 0 after the last, and for other
-    /// ids.
+    /// Appends the next plain numbers as decimal text, at most `most`. Returns their number: 0 after the
+    /// last, and for other ids.
     pub(crate) fn write_numbers(&mut self, out: &mut Vec<u8>, most: usize, entry: Entry) -> usize {
         if !self.are_plain_numbers() {
             return 0;
@@ -192,8 +193,8 @@ impl Ids {
         written
     }
 
-    /// Appends the next plain numbers as eight bytes each, the lowest first, at most `most`. Returns their number: 0 after the
-    /// last, and for other ids.
+    /// Appends the next plain numbers as eight bytes each, the lowest first, at most `most`. Returns their
+    /// number: 0 after the last, and for other ids.
     pub(crate) fn write_le(&mut self, out: &mut Vec<u8>, most: usize) -> usize {
         let mut written = 0;
         while written < most
@@ -249,8 +250,8 @@ impl IdFormat {
 impl Iterator for Ids {
     type Item = Minted;
 
-    /// Returns the next id. Ends before [`len`](ExactSizeIterator::len) is 0 only if the system has no more randomness for
-    /// ids of 96 or 128 bits.
+    /// Returns the next id. Ends before [`len`](ExactSizeIterator::len) is 0 only if the system has no more
+    /// randomness for ids of 96 or 128 bits.
     #[inline]
     fn next(&mut self) -> Option<Minted> {
         if let Rest::Wide { first, generator } = &mut self.rest {

@@ -1,5 +1,5 @@
-//! One served namespace: the backend that makes its ids, the form they are written in, and its counters. A request finds the
-//! namespace by name, and then uses nothing else.
+//! One served namespace: the backend that makes its ids, the form they are written in, and its counters. A
+//! request finds the namespace by name, and then uses nothing else.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ const HIDDEN_TWICE: &str = "its ids are hidden twice";
 pub struct Namespace {
     name: NamespaceName,
     definition: Definition,
-    /// Why INCR may not draw from a counter: its numbers do not increase by 1. `Ok` for other schemes, which INCR rejects by their
-    /// backend. Computed once, read for each command.
+    /// Why INCR may not draw from a counter: its numbers do not increase by 1. `Ok` for other schemes, which
+    /// INCR rejects by their backend. Computed once, read for each command.
     steps_by_one: Result<(), &'static str>,
     form: Option<Arc<TextForm>>,
     /// The length of the longest text of an id in bytes. Computed once, read for each request.
@@ -55,7 +55,8 @@ pub enum Backend {
     Wide(Arc<WideGenerator>),
     /// Nothing, for this reason: for example, its store could not be opened yet.
     Unavailable(Arc<str>),
-    /// The ids of another backend, hidden. A backend of its own, so that nothing serves these ids unhidden by accident.
+    /// The ids of another backend, hidden. A backend of its own, so that nothing serves these ids unhidden by
+    /// accident.
     Hidden {
         /// Makes the ids.
         plain: Box<Backend>,
@@ -179,7 +180,8 @@ impl Namespace {
         }
     }
 
-    /// Takes 1 to `count` ids as plain numbers in one step, for requests that ask for one id each. Never waits.
+    /// Takes 1 to `count` ids as plain numbers in one step, for requests that ask for one id each. Never
+    /// waits.
     ///
     /// Returns `None` as [`try_one`](Self::try_one) does.
     ///
@@ -226,7 +228,8 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// As [`try_take`](Self::try_take), and [`MintError::NoRanges`] if the ids are not plain numbers or are hidden.
+    /// As [`try_take`](Self::try_take), and [`MintError::NoRanges`] if the ids are not plain numbers or are
+    /// hidden.
     pub fn try_take_ranges(&self, handles: &mut IdHandles, count: usize) -> Result<Taken, MintError> {
         let why = if self.definition.scheme.hide().is_some() { Some("they are hidden") } else { None };
         if let Some(why) = why.or_else(|| self.why_no_numbers()) {
@@ -382,7 +385,8 @@ impl Namespace {
     pub fn check_ready(&self) -> Result<(), MintError> {
         match (self.backend.plain(), &self.definition.scheme) {
             (Backend::Snowflake(pool), _) => pool.check_ready(),
-            // A node stays ready if another database is down or a maximum is reached: its other namespaces still work.
+            // A node stays ready if another database is down or a maximum is reached: its other namespaces
+            // still work.
             (Backend::Segment(segments), Scheme::Segment(scheme))
                 if matches!(scheme.source, NumberSource::Own(_)) =>
             {
@@ -567,7 +571,8 @@ impl Namespace {
         }
     }
 
-    /// Takes the next 1 to `count` numbers in one step, for several INCR; `None` if there is none in memory. Never waits.
+    /// Takes the next 1 to `count` numbers in one step, for several INCR; `None` if there is none in memory.
+    /// Never waits.
     ///
     /// # Errors
     ///

@@ -8,8 +8,9 @@ use snowmint_cluster::segment::{HighWaterMarks, Stripe};
 
 /// The numbers that this process has received from each counter since it started.
 ///
-/// They outlive the namespace. So a counter that goes back is noticed even if its namespace changed, or was dropped and
-/// added again, and an operator who restores a store can read the highest number of every counter.
+/// They outlive the namespace. So a counter that goes back is noticed even if its namespace changed, or was
+/// dropped and added again, and an operator who restores a store can read the highest number of every
+/// counter.
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedNumbers(Mutex<BTreeMap<String, ReceivedByCounter>>);
 

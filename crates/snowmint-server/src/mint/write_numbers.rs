@@ -1,5 +1,5 @@
-//! Writes many plain numbers as decimal text. Consecutive numbers share their upper digits, so those are written once for up to
-//! 100 million numbers, and a number costs eight digits and one copy.
+//! Writes many plain numbers as decimal text. Consecutive numbers share their upper digits, so those are
+//! written once for up to 100 million numbers, and a number costs eight digits and one copy.
 
 /// The numbers that share their upper digits.
 const LOW: u64 = 100_000_000;
@@ -53,8 +53,8 @@ impl Entry {
         }
     }
 
-    /// Returns the entry of `number`, to be copied for the numbers after it; `None` if its upper digits are all zero, or if the
-    /// entry is longer than what is copied.
+    /// Returns the entry of `number`, to be copied for the numbers after it; `None` if its upper digits are
+    /// all zero, or if the entry is longer than what is copied.
     fn template(self, number: u64) -> Option<Template> {
         let high = number / LOW;
         if high == 0 {
@@ -124,9 +124,9 @@ impl Template {
 
 /// Returns the digits of a number below [`LOW`], with leading zeros.
 ///
-/// All of them are computed at once: halves of four digits in 32 bits each, then pairs in 16 bits, then digits in 8 bits. A
-/// product and a shift divide exactly for numbers this small: `n * 10486 >> 20` is `n / 100` below 10,000, and `n * 103 >> 10` is
-/// `n / 10` below 100.
+/// All of them are computed at once: halves of four digits in 32 bits each, then pairs in 16 bits, then
+/// digits in 8 bits. A product and a shift divide exactly for numbers this small: `n * 10486 >> 20` is `n /
+/// 100` below 10,000, and `n * 103 >> 10` is `n / 10` below 100.
 #[inline]
 const fn eight_digits(number: u64) -> [u8; LOW_DIGITS] {
     let halves = (number / 10_000) | ((number % 10_000) << 32);
@@ -152,7 +152,8 @@ mod tests {
         check(LOW - 1);
     }
 
-    /// Goal: a list is the same as its numbers one by one, over every change of the upper digits. Method: compares with `write`.
+    /// Goal: a list is the same as its numbers one by one, over every change of the upper digits. Method:
+    /// compares with `write`.
     #[test]
     fn a_list_is_the_same_as_its_numbers_one_by_one() {
         let entries = [

@@ -1,5 +1,5 @@
-//! The configured namespaces of a node: names on its command line and a namespace file. Compares them with the records in
-//! the store, which may name further namespaces for all nodes.
+//! The configured namespaces of a node: names on its command line and a namespace file. Compares them with
+//! the records in the store, which may name further namespaces for all nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -85,7 +85,8 @@ pub(super) struct Desired {
     pub(super) dropped: BTreeMap<NamespaceName, NamespaceRecord>,
 }
 
-/// The configured namespaces cannot be served. [`Chain`](snowmint::error::Chain) displays the error with its cause.
+/// The configured namespaces cannot be served. [`Chain`](snowmint::error::Chain) displays the error with its
+/// cause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NamespaceConfigError {
@@ -176,12 +177,13 @@ impl NamespaceFlags {
 }
 
 impl NamespaceConfig {
-    /// Pins the configured namespaces: checks them against the records in the store and writes those that are missing. Waits
-    /// until all of them have settled.
+    /// Pins the configured namespaces: checks them against the records in the store and writes those that are
+    /// missing. Waits until all of them have settled.
     ///
     /// # Errors
     ///
-    /// [`NamespaceConfigError::Namespace`]. Nothing was written, unless another node wrote at the same moment.
+    /// [`NamespaceConfigError::Namespace`]. Nothing was written, unless another node wrote at the same
+    /// moment.
     pub async fn pin(&self, store: &dyn Store) -> Result<(), NamespaceConfigError> {
         loop {
             self.write(store).await?;
@@ -267,8 +269,8 @@ impl NamespaceConfig {
         in_file.map(|(name, definition)| (name.clone(), definition.clone())).chain(named).collect()
     }
 
-    /// Returns a text that identifies the namespaces that can be served before the store has answered. If the text changes, other
-    /// definitions may be pinned to the same names.
+    /// Returns a text that identifies the namespaces that can be served before the store has answered. If the
+    /// text changes, other definitions may be pinned to the same names.
     pub fn fingerprint(&self) -> String {
         let namespaces = self.of_own_layout();
         let texts: Vec<_> =
@@ -287,11 +289,11 @@ impl NamespaceConfig {
         self.settled.lock().await.settle(store).await.map(drop)
     }
 
-    /// Returns the namespaces to serve, from the settled records. Lists the records if a change was announced, and once a
-    /// minute.
+    /// Returns the namespaces to serve, from the settled records. Lists the records if a change was
+    /// announced, and once a minute.
     ///
-    /// If the store has too many, those that are `served` now come first, so that no new namespace takes away another one. The
-    /// namespaces of the flags and the file are not limited by the store.
+    /// If the store has too many, those that are `served` now come first, so that no new namespace takes away
+    /// another one. The namespaces of the flags and the file are not limited by the store.
     pub(super) async fn desired(
         &self,
         store: &dyn Store,

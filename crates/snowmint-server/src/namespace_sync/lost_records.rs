@@ -1,5 +1,6 @@
-//! Records that the store has lost or that went back to an older version. A missing record is not a drop: a drop leaves a
-//! record behind. The namespace stays served as it was, and is pinned again if this node is configured to serve it.
+//! Records that the store has lost or that went back to an older version. A missing record is not a drop: a
+//! drop leaves a record behind. The namespace stays served as it was, and is pinned again if this node is
+//! configured to serve it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use crate::mint::{Backend, Namespace};
 /// Interval between two log lines about a loss that lasts.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The last words of the reason why a namespace is unavailable whose record conflicts with this node's configuration.
+/// The last words of the reason why a namespace is unavailable whose record conflicts with this node's
+/// configuration.
 const CONFLICT: &str =
     "its record conflicts with the flags or the namespace file of this node; correct one of them";
 
@@ -99,8 +101,8 @@ impl NamespaceSync {
         Ok(())
     }
 
-    /// Remembers the record of a namespace. If an earlier record was newer, or had more text forms, writes that one back: a
-    /// record that went back is never followed.
+    /// Remembers the record of a namespace. If an earlier record was newer, or had more text forms, writes
+    /// that one back: a record that went back is never followed.
     ///
     /// # Errors
     ///
@@ -149,10 +151,11 @@ impl NamespaceSync {
         }
     }
 
-    /// Checks a record that was lost and is back, or a namespace that this node is configured to serve. Returns an
-    /// unavailable namespace if ids by the record could duplicate earlier ones, else `None`.
+    /// Checks a record that was lost and is back, or a namespace that this node is configured to serve.
+    /// Returns an unavailable namespace if ids by the record could duplicate earlier ones, else `None`.
     ///
-    /// A namespace that only the store names may change completely: an operator made it start over, and was warned.
+    /// A namespace that only the store names may change completely: an operator made it start over, and was
+    /// warned.
     pub(super) fn found_again(
         &mut self,
         before: Option<&Arc<Namespace>>,

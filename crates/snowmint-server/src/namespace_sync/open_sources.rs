@@ -1,9 +1,9 @@
-//! Gets the numbers of a namespace from its definition: opens stores and counters, checks which numbers each source may give, and
-//! starts the segments.
+//! Gets the numbers of a namespace from its definition: opens stores and counters, checks which numbers each
+//! source may give, and starts the segments.
 //!
-//! A namespace may have several sources. They are opened together; one that is down is opened by the draw that needs it.
-//! The store of the service remembers which numbers each source gives: two sources that overlap are never used together,
-//! and a source that leaves its numbers is not used any more.
+//! A namespace may have several sources. They are opened together; one that is down is opened by the draw
+//! that needs it. The store of the service remembers which numbers each source gives: two sources that
+//! overlap are never used together, and a source that leaves its numbers is not used any more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
@@ -57,15 +57,16 @@ impl SourceOpener {
         self.logins = logins;
     }
 
-    /// Starts the segments of a namespace. Returns the reason if that is not possible now. Does not wait if the numbers are
-    /// in the store of the service.
+    /// Starts the segments of a namespace. Returns the reason if that is not possible now. Does not wait if
+    /// the numbers are in the store of the service.
     pub(super) async fn segments(
         &self,
         name: &NamespaceName,
         definition: &Definition,
         scheme: &SegmentScheme,
     ) -> Result<OpenedSegments, String> {
-        // At the highest level, so that no filter drops the span: it puts the name of the namespace into every log line.
+        // At the highest level, so that no filter drops the span: it puts the name of the namespace into
+        // every log line.
         self.start(name, definition, scheme)
             .instrument(tracing::error_span!("numbers", namespace = %name))
             .await
@@ -107,8 +108,8 @@ impl SourceOpener {
         Ok(OpenedSegments { segments, claims })
     }
 
-    /// Returns the time limit for opening a source that has answered. Its claim has to settle in the store of the service, and a
-    /// second time if the claim of another source came in between.
+    /// Returns the time limit for opening a source that has answered. Its claim has to settle in the store of
+    /// the service, and a second time if the claim of another source came in between.
     fn claim_within(&self) -> Duration {
         OPEN_WITHIN + 2 * self.store.may_lose()
     }
@@ -224,8 +225,8 @@ impl CounterSet {
     }
 }
 
-/// The stores besides that of the service, by URL. The lock is held to find a store, never while it is opened: a store that
-/// hangs must not block the others.
+/// The stores besides that of the service, by URL. The lock is held to find a store, never while it is
+/// opened: a store that hangs must not block the others.
 #[derive(Debug, Default)]
 pub(super) struct StoreCache(Mutex<HashMap<SourceUrl, StoreCell>>);
 
@@ -328,8 +329,8 @@ impl UnopenedSource {
         Err(OpenError::Store(gone).into())
     }
 
-    /// Opens the source after a survey found these numbers. Connects after the survey, so that no connection has older
-    /// settings of the server.
+    /// Opens the source after a survey found these numbers. Connects after the survey, so that no connection
+    /// has older settings of the server.
     pub(super) async fn open_found(
         &self,
         found: Option<Numbers>,
@@ -395,8 +396,8 @@ struct LazyCounter {
 }
 
 impl LazyCounter {
-    /// Opens it in a task, which continues if the caller gives up: a caller waits for less time than a claim may need to
-    /// settle.
+    /// Opens it in a task, which continues if the caller gives up: a caller waits for less time than a claim
+    /// may need to settle.
     async fn open(&self) -> Result<Arc<dyn Counter>, StoreError> {
         let mut opening = self.opening.lock().await;
         if opening.is_empty() {
@@ -507,8 +508,8 @@ impl NumberClaims {
         Ok(claimed)
     }
 
-    /// Returns `true` if the record has all claims of this node and no other claim that overlaps them. Otherwise the store
-    /// lost a claim.
+    /// Returns `true` if the record has all claims of this node and no other claim that overlaps them.
+    /// Otherwise the store lost a claim.
     pub(super) fn are_in(&self, recorded: &[Option<Numbers>]) -> bool {
         let overlaps = |nth: usize, numbers: Numbers| {
             let others = recorded.iter().enumerate().filter(|(at, _)| *at != nth);
@@ -520,8 +521,8 @@ impl NumberClaims {
             .all(|(nth, numbers)| recorded.get(*nth) == Some(&Some(*numbers)) && !overlaps(*nth, *numbers))
     }
 
-    /// Claims the numbers that this node uses again. If another node has claimed some of them, this node stops using all
-    /// sources.
+    /// Claims the numbers that this node uses again. If another node has claimed some of them, this node
+    /// stops using all sources.
     pub(super) async fn claim_again(&self) {
         let numbers = self.held().numbers.clone();
         for (nth, numbers) in numbers {
@@ -664,8 +665,8 @@ mod tests {
         }
     }
 
-    /// Goal: sources are used although their claims settle more slowly than a source may answer. Method: paused time, a
-    /// store that may lose 10 s, and two concurrent claims, so that one of them settles twice.
+    /// Goal: sources are used although their claims settle more slowly than a source may answer. Method:
+    /// paused time, a store that may lose 10 s, and two concurrent claims, so that one of them settles twice.
     #[tokio::test(start_paused = true)]
     async fn claims_have_time_to_settle() {
         let store: Arc<dyn Store> = Arc::new(Forgetful(MemoryStore::new()));

@@ -1,5 +1,5 @@
-//! Tests of the namespace sync on a store in memory. A test writes to the store what other nodes and the command line
-//! would write, and polls by hand, so that nothing depends on time.
+//! Tests of the namespace sync on a store in memory. A test writes to the store what other nodes and the
+//! command line would write, and polls by hand, so that nothing depends on time.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -170,8 +170,9 @@ async fn changed_sizes_make_no_number_twice() {
     assert_eq!(unique.len(), all.len(), "{all:?}");
 }
 
-/// Goal: a node remembers received numbers while a namespace changes, and while it is dropped and added again. Method: the
-/// counter is set back before each change, as a restore does; numbers come from the counter and from memory.
+/// Goal: a node remembers received numbers while a namespace changes, and while it is dropped and added
+/// again. Method: the counter is set back before each change, as a restore does; numbers come from the
+/// counter and from memory.
 #[tokio::test]
 async fn a_counter_that_goes_back_before_a_change_gives_no_number_twice() {
     for mode in ["direct", "cached"] {
@@ -267,7 +268,8 @@ async fn other_layouts_and_rules_each_start_one_source_which_ends_with_its_last_
     assert!(node.mint.check_ready().is_ok());
 }
 
-/// Goal: ids in an earlier text form are still decoded. Method: a node that saw the change, and one that starts after it.
+/// Goal: ids in an earlier text form are still decoded. Method: a node that saw the change, and one that
+/// starts after it.
 #[tokio::test]
 async fn texts_of_earlier_forms_are_inspected() {
     let store = MemoryStore::new();
@@ -290,7 +292,8 @@ async fn texts_of_earlier_forms_are_inspected() {
     }
 }
 
-/// Goal: the log warns of a layout that ends soon, and of no other. Method: layouts that end in half a year and in decades.
+/// Goal: the log warns of a layout that ends soon, and of no other. Method: layouts that end in half a year
+/// and in decades.
 #[tokio::test]
 async fn the_log_warns_of_a_layout_that_ends_soon() {
     let store = MemoryStore::new();
@@ -340,8 +343,8 @@ async fn each_sequence_start_has_a_source_of_its_own_under_the_other_settings_of
     assert_eq!(node.sync.pools.len(), 2, "the source of random(100) ended");
 }
 
-/// Goal: dates are those of the namespace's time zone, in texts and in reset periods; a changed zone is followed, and no text
-/// comes twice. Method: an injected wall clock at midnight in Shanghai.
+/// Goal: dates are those of the namespace's time zone, in texts and in reset periods; a changed zone is
+/// followed, and no text comes twice. Method: an injected wall clock at midnight in Shanghai.
 #[tokio::test]
 async fn dates_are_those_of_the_time_zone() {
     let store = MemoryStore::new();
@@ -387,8 +390,8 @@ async fn dates_are_those_of_the_time_zone() {
     }
 }
 
-/// Goal: a node without the rules of a time zone serves no date of another one. Method: a record of another machine, whose zone
-/// is unknown here; then a change of a namespace that is served.
+/// Goal: a node without the rules of a time zone serves no date of another one. Method: a record of another
+/// machine, whose zone is unknown here; then a change of a namespace that is served.
 #[tokio::test]
 async fn a_time_zone_without_rules_here_is_not_served() {
     let store = MemoryStore::new();
@@ -436,8 +439,8 @@ async fn ids_of_wide_schemes_have_their_text() {
     }
 }
 
-/// Goal: the date in a text and the period of a number follow the wall clock, not the clock of ids. Method: the wall clock
-/// steps by a day forward and back.
+/// Goal: the date in a text and the period of a number follow the wall clock, not the clock of ids. Method:
+/// the wall clock steps by a day forward and back.
 #[tokio::test(start_paused = true)]
 async fn days_and_periods_follow_the_wall_clock() {
     const DAY_MS: u64 = 86_400_000;
@@ -577,8 +580,8 @@ async fn unknown_names_become_namespaces_up_to_a_bound() {
     assert_eq!(other.served(), ["default", "one", "two"]);
 }
 
-/// Goal: concurrent create requests settle together, not one after the other. Method: a store that may lose 2 s, under paused
-/// time.
+/// Goal: concurrent create requests settle together, not one after the other. Method: a store that may lose 2
+/// s, under paused time.
 #[tokio::test(start_paused = true)]
 async fn concurrent_create_requests_settle_together() {
     let folder = tempfile::tempdir().unwrap();
@@ -598,8 +601,8 @@ async fn concurrent_create_requests_settle_together() {
     assert_eq!(node.served().len(), 42);
 }
 
-/// Goal: a change during an outage keeps the numbers in memory in use until new ones are available. Method: a store whose
-/// counters fail, and changes of everything that needs new segments.
+/// Goal: a change during an outage keeps the numbers in memory in use until new ones are available. Method: a
+/// store whose counters fail, and changes of everything that needs new segments.
 #[tokio::test]
 async fn a_change_in_an_outage_keeps_the_numbers_in_memory() {
     let store = Arc::new(Shaky::default());
@@ -737,8 +740,9 @@ impl Store for Forgetful {
     }
 }
 
-/// Goal: after a loss, the newest record that any node saw is written back, with all text forms and its visibility. Method:
-/// three nodes: one does not name the namespace, and one has not polled since it changed; the first to poll writes first.
+/// Goal: after a loss, the newest record that any node saw is written back, with all text forms and its
+/// visibility. Method: three nodes: one does not name the namespace, and one has not polled since it changed;
+/// the first to poll writes first.
 #[tokio::test]
 async fn a_lost_record_is_put_back_as_the_newest_that_any_node_saw() {
     for first_is_late in [false, true] {
@@ -785,8 +789,8 @@ async fn a_lost_record_is_put_back_as_the_newest_that_any_node_saw() {
     }
 }
 
-/// Goal: a record from before a start-over or a drop is overwritten, never followed. Method: the store is set back under a
-/// node that saw the newer record.
+/// Goal: a record from before a start-over or a drop is overwritten, never followed. Method: the store is set
+/// back under a node that saw the newer record.
 #[tokio::test]
 async fn a_record_that_goes_back_over_a_start_over_or_a_drop_is_not_followed() {
     let layout = |layout: &str| Fields {
@@ -834,8 +838,8 @@ async fn a_record_that_goes_back_over_a_start_over_or_a_drop_is_not_followed() {
     }
 }
 
-/// Goal: a reload does not mistake a record for lost. Method: a store that may lose writes, and a record that changes during the
-/// reload.
+/// Goal: a reload does not mistake a record for lost. Method: a store that may lose writes, and a record that
+/// changes during the reload.
 #[tokio::test(start_paused = true)]
 async fn a_reload_over_a_store_that_may_lose_writes_takes_no_record_for_lost() {
     let may_lose = Duration::from_secs(2);
@@ -860,8 +864,9 @@ async fn a_reload_over_a_store_that_may_lose_writes_takes_no_record_for_lost() {
     );
 }
 
-/// Goal: a missing record is not a drop. The namespace stays served and is reported; one that this node names is pinned
-/// again; another layout under the same name is never used. Method: a store that loses everything, twice.
+/// Goal: a missing record is not a drop. The namespace stays served and is reported; one that this node names
+/// is pinned again; another layout under the same name is never used. Method: a store that loses everything,
+/// twice.
 #[tokio::test]
 async fn a_store_that_lost_its_records_takes_no_namespace_away() {
     let store = Arc::new(Forgetful::default());
@@ -911,8 +916,9 @@ async fn a_store_that_lost_its_records_takes_no_namespace_away() {
     node.take("orders", 1).await.unwrap();
 }
 
-/// Goal: a store with too many namespaces takes none away that a node names or serves, and the node reports which ones it leaves
-/// out. Method: later names that are earlier in the alphabet, written without a check of the limit.
+/// Goal: a store with too many namespaces takes none away that a node names or serves, and the node reports
+/// which ones it leaves out. Method: later names that are earlier in the alphabet, written without a check of
+/// the limit.
 #[tokio::test]
 async fn too_many_namespaces_take_no_other_away() {
     let store = MemoryStore::new();

@@ -1,5 +1,6 @@
-//! Parses bytes into commands. The parser resumes, so a command that arrives byte by byte costs no more than a whole one.
-//! Only inline commands are copied, nothing recurses, and every length is checked before it is used.
+//! Parses bytes into commands. The parser resumes, so a command that arrives byte by byte costs no more than
+//! a whole one. Only inline commands are copied, nothing recurses, and every length is checked before it is
+//! used.
 
 use std::fmt;
 
@@ -111,8 +112,8 @@ enum Length {
 impl Parser {
     /// Parses the command at the start of `input`.
     ///
-    /// After [`Step::Incomplete`] the next input must be the same bytes with more after them; after a command, the bytes that
-    /// follow it.
+    /// After [`Step::Incomplete`] the next input must be the same bytes with more after them; after a
+    /// command, the bytes that follow it.
     ///
     /// # Errors
     ///
@@ -247,8 +248,8 @@ fn long_length(rest: &[u8], at: usize) -> Length {
     Length::Is { value: sign * value, end: at + end + 2 }
 }
 
-/// Splits an inline command, as typed into telnet: appends its words to `words` and their positions to `spans`. The words
-/// are copied, since quotes and escapes have to go.
+/// Splits an inline command, as typed into telnet: appends its words to `words` and their positions to
+/// `spans`. The words are copied, since quotes and escapes have to go.
 ///
 /// # Source
 ///
@@ -341,8 +342,8 @@ const fn hex(digit: u8) -> u8 {
     }
 }
 
-/// For fuzzing: parses `input` once whole and once in pieces of `piece` bytes. Panics if the two differ or a limit is
-/// exceeded.
+/// For fuzzing: parses `input` once whole and once in pieces of `piece` bytes. Panics if the two differ or a
+/// limit is exceeded.
 pub fn check_split(input: &[u8], piece: usize) {
     let whole = commands(input, input.len().max(1));
     assert_eq!(whole, commands(input, piece.max(1)), "pieces of {piece} bytes");
@@ -448,8 +449,8 @@ mod tests {
         assert_eq!(all(&command(&[MAX_BULK, MAX_BULK, 1])).1, Some(ProtocolError::TooBig));
     }
 
-    /// Goal: a command of 64 KiB that arrives byte by byte is not searched again for every byte. Method: the position of the
-    /// parser must follow the input.
+    /// Goal: a command of 64 KiB that arrives byte by byte is not searched again for every byte. Method: the
+    /// position of the parser must follow the input.
     #[test]
     fn a_slow_line_is_searched_once() {
         let mut parser = Parser::default();

@@ -1,5 +1,6 @@
-//! Runs commands, and answers the id commands. `command_table` lists all commands. Nothing here waits or touches a
-//! socket: the connection gets an [`Outcome`] for what has to wait or is too long to be written at once.
+//! Runs commands, and answers the id commands. `command_table` lists all commands. Nothing here waits or
+//! touches a socket: the connection gets an [`Outcome`] for what has to wait or is too long to be written at
+//! once.
 
 use std::fmt::Write as _;
 use std::num::NonZeroU64;
@@ -159,8 +160,8 @@ impl Call<'_> {
         }
     }
 
-    /// Answers this command and the same ones that follow it with one id each: as many as there are ids, of those that were
-    /// counted towards the quota.
+    /// Answers this command and the same ones that follow it with one id each: as many as there are ids, of
+    /// those that were counted towards the quota.
     fn write_one_each(
         &mut self,
         namespace: &Arc<Namespace>,
@@ -511,8 +512,9 @@ impl Call<'_> {
     }
 }
 
-/// Returns how many times the command of `len` bytes at the start of `input` follows itself without a gap, at most
-/// [`MAX_REPEATS`]. Equal bytes are equal commands, so clients with a pipeline of one command are parsed and served once.
+/// Returns how many times the command of `len` bytes at the start of `input` follows itself without a gap, at
+/// most [`MAX_REPEATS`]. Equal bytes are equal commands, so clients with a pipeline of one command are parsed
+/// and served once.
 #[inline]
 fn repeats(input: &[u8], len: usize) -> usize {
     let after = &input[len..];
@@ -522,8 +524,8 @@ fn repeats(input: &[u8], len: usize) -> usize {
     count_repeats(input, after, len)
 }
 
-/// Counts this command and its repeats towards the quota, or only this command if they exceed it together. Returns the number of
-/// repeats that were counted.
+/// Counts this command and its repeats towards the quota, or only this command if they exceed it together.
+/// Returns the number of repeats that were counted.
 #[inline]
 fn spend_repeats(
     identity: &Identity,
@@ -711,8 +713,8 @@ mod tests {
         ));
     }
 
-    /// Goal: a command whose client leaves while it waits costs no quota, and one with an answer only what it got. Method: what
-    /// the connection waits for is dropped.
+    /// Goal: a command whose client leaves while it waits costs no quota, and one with an answer only what it
+    /// got. Method: what the connection waits for is dropped.
     #[test]
     fn a_dropped_wait_gives_its_ids_back() {
         let mut client = Client::new();

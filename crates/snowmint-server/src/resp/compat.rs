@@ -1,6 +1,7 @@
-//! The commands of Redis that clients and tools send around id commands: HELLO, AUTH, CLIENT, COMMAND, INFO, CONFIG, MULTI.
-//! The answers are those of Redis, since clients send these commands on their own and stop at an unexpected answer.
-//! Ids have no rollback: ids that a transaction took are used up even if a later command fails, as in Redis.
+//! The commands of Redis that clients and tools send around id commands: HELLO, AUTH, CLIENT, COMMAND, INFO,
+//! CONFIG, MULTI. The answers are those of Redis, since clients send these commands on their own and stop at
+//! an unexpected answer. Ids have no rollback: ids that a transaction took are used up even if a later
+//! command fails, as in Redis.
 
 use std::fmt::Write as _;
 
@@ -140,8 +141,8 @@ impl Call<'_> {
         }
     }
 
-    /// Returns the identity of a token. The user is the name of the token, or `default`, which clients with only a password send.
-    /// Without tokens there is only the default user, with any password.
+    /// Returns the identity of a token. The user is the name of the token, or `default`, which clients with
+    /// only a password send. Without tokens there is only the default user, with any password.
     fn log_in(&self, user: Option<&[u8]>, text: &[u8]) -> Result<Identity, String> {
         let identity = match &self.server.settings.access {
             None => Identity::anonymous(None),

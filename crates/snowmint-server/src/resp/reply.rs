@@ -31,7 +31,8 @@ pub(super) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `$3 123`: a number as text, because clients that use floating-point numbers, such as JavaScript, would lose digits.
+/// `$3 123`: a number as text, because clients that use floating-point numbers, such as JavaScript, would
+/// lose digits.
 #[inline]
 pub(super) fn digits(out: &mut Vec<u8>, value: u64) {
     bulk(out, itoa::Buffer::new().format(value).as_bytes());

@@ -1,5 +1,5 @@
-//! The records of RESP commands. A command between `MULTI` and `EXEC` gets its line and span when it has run. If it is discarded, it
-//! has a line only.
+//! The records of RESP commands. A command between `MULTI` and `EXEC` gets its line and span when it has run.
+//! If it is discarded, it has a line only.
 
 use std::sync::Arc;
 

@@ -54,8 +54,8 @@ pub(super) enum Transaction {
     Failed,
 }
 
-/// The commands between `MULTI` and `EXEC`. Their bytes count for all connections until they are dropped: also while the client
-/// reads its answers.
+/// The commands between `MULTI` and `EXEC`. Their bytes count for all connections until they are dropped:
+/// also while the client reads its answers.
 #[derive(Debug)]
 pub(super) struct Queued {
     /// The commands as they arrived, one after the other.

@@ -1,5 +1,5 @@
-//! Shutdown: the service first becomes not ready, so that load balancers move on. Then connections finish their requests,
-//! and are closed after a time limit. An idle connection is closed at once.
+//! Shutdown: the service first becomes not ready, so that load balancers move on. Then connections finish
+//! their requests, and are closed after a time limit. An idle connection is closed at once.
 
 use std::time::Duration;
 

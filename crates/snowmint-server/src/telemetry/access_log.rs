@@ -1,11 +1,13 @@
-//! The access log: one line for each request, with the target `snowmint::access`. It is off unless the log filter enables this
-//! target.
+//! The access log: one line for each request, with the target `snowmint::access`. It is off unless the log
+//! filter enables this target.
 //!
-//! A line contains no query, no header, and no argument that may be a secret. It shows the name of a token, never its text.
+//! A line contains no query, no header, and no argument that may be a secret. It shows the name of a token,
+//! never its text.
 //!
-//! The line of a small answer is written when the answer is made, before it is sent, so `ok` says that the server did its part: the
-//! ids count as issued. To write it after the send would hold back the lines of a whole pipeline, and prove no more: a sent answer
-//! may still be lost on its way. If the answers of a pipeline cannot be sent, one more line says so: [`unsent`].
+//! The line of a small answer is written when the answer is made, before it is sent, so `ok` says that the
+//! server did its part: the ids count as issued. To write it after the send would hold back the lines of a
+//! whole pipeline, and prove no more: a sent answer may still be lost on its way. If the answers of a
+//! pipeline cannot be sent, one more line says so: [`unsent`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -63,8 +65,8 @@ pub(crate) fn client() -> String {
     }
 }
 
-/// Returns the start of a client's text, without control characters and secrets: clients may send any text before they are
-/// authenticated, and a token in place of a name.
+/// Returns the start of a client's text, without control characters and secrets: clients may send any text
+/// before they are authenticated, and a token in place of a name.
 pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     shown(text, Most::Name)
 }
@@ -75,7 +77,8 @@ pub(crate) const OK: &str = "ok";
 /// The outcome of a request whose client left before the answer.
 pub(crate) const CANCELLED: &str = "cancelled";
 
-/// Logs input that is not a complete request: it is unreadable or incomplete, or its client was rejected at once.
+/// Logs input that is not a complete request: it is unreadable or incomplete, or its client was rejected at
+/// once.
 pub(crate) fn refused(protocol: Protocol, outcome: &str) {
     if is_on() {
         let (token, namespace, count, took) = (None, None, None, Duration::ZERO);

@@ -1,8 +1,9 @@
-//! Traces of requests, for OpenTelemetry: which requests have a span, and what it says. `context` reads the caller's span,
-//! `message` has the messages of OTLP, `export` sends them.
+//! Traces of requests, for OpenTelemetry: which requests have a span, and what it says. `context` reads the
+//! caller's span, `message` has the messages of OTLP, `export` sends them.
 //!
-//! If the caller records its spans, the request has a span, which is the child of the caller's. Only HTTP and gRPC let a caller
-//! say so. Of the other requests, a share has a span. Requests without a span only cost a look at their headers.
+//! If the caller records its spans, the request has a span, which is the child of the caller's. Only HTTP and
+//! gRPC let a caller say so. Of the other requests, a share has a span. Requests without a span only cost a
+//! look at their headers.
 
 mod context;
 mod export;
@@ -64,7 +65,8 @@ pub struct InvalidEndpoint(Snippet);
 impl FromStr for OtlpEndpoint {
     type Err = InvalidEndpoint;
 
-    /// Parses a base URL, to which `v1/traces` is appended. A URL without a port means that of its scheme, 80 or 443.
+    /// Parses a base URL, to which `v1/traces` is appended. A URL without a port means that of its scheme, 80
+    /// or 443.
     fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
         let invalid = || InvalidEndpoint(Snippet::of(&masked(text)));
         let uri: Uri = text.parse().map_err(|_| invalid())?;
@@ -131,11 +133,12 @@ impl SampleRatio {
     }
 }
 
-/// The last bits of a trace id are random. All services of a trace that sample by them make the same decision.
+/// The last bits of a trace id are random. All services of a trace that sample by them make the same
+/// decision.
 const RANDOM_BITS: u32 = 56;
 
-/// Returns a random number of [`RANDOM_BITS`]; `None` if the system has no randomness. It asks the system once for each thread: a
-/// call for each request would cost more than most requests.
+/// Returns a random number of [`RANDOM_BITS`]; `None` if the system has no randomness. It asks the system
+/// once for each thread: a call for each request would cost more than most requests.
 fn toss() -> Option<u64> {
     thread_local! {
         static RANDOM: Cell<Option<SplitMix64>> = const { Cell::new(None) };
@@ -349,8 +352,8 @@ mod tests {
         assert!((600..1400).contains(&sampled(0.5, &none)));
     }
 
-    /// Goal: a service that samples the same trace by the same ratio makes the same decision. Method: the last bits of each
-    /// sampled id.
+    /// Goal: a service that samples the same trace by the same ratio makes the same decision. Method: the
+    /// last bits of each sampled id.
     #[test]
     fn the_last_bits_of_a_trace_id_decided() {
         let (tracer, _received) = tracer(0.25);

@@ -1,7 +1,8 @@
 //! Messages of Thrift's binary protocol, in frames or without: requests are parsed, answers written.
 //!
-//! Specification: <https://github.com/apache/thrift/blob/master/doc/specs/thrift-binary-protocol.md>. Both forms of a message's
-//! head are read, with a version (strict) and without; an answer has the form of its request.
+//! Specification: <https://github.com/apache/thrift/blob/master/doc/specs/thrift-binary-protocol.md>. Both
+//! forms of a message's head are read, with a version (strict) and without; an answer has the form of its
+//! request.
 
 use crate::limits::thrift::{MAX_DEPTH, MAX_MESSAGE};
 
@@ -41,8 +42,9 @@ impl Request<'_> {
         frame + self.name.len() + if self.strict { 8 } else { 5 }
     }
 
-    /// Returns the number of calls that follow this one and differ from it only in their sequence number, up to `most`. `input`
-    /// begins with this call, which has `len` bytes. All of them are parsed by parsing this one.
+    /// Returns the number of calls that follow this one and differ from it only in their sequence number, up
+    /// to `most`. `input` begins with this call, which has `len` bytes. All of them are parsed by parsing
+    /// this one.
     pub(super) fn repeats(&self, input: &[u8], len: usize, most: usize) -> usize {
         let (first, after) = input.split_at(len);
         let at = self.sequence_at();
@@ -295,8 +297,8 @@ fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(text);
 }
 
-/// Checks, for fuzzing, that a message that arrives in pieces is parsed like one that arrives at once, and that repeated calls
-/// are equal to calls that are parsed one by one.
+/// Checks, for fuzzing, that a message that arrives in pieces is parsed like one that arrives at once, and
+/// that repeated calls are equal to calls that are parsed one by one.
 #[doc(hidden)]
 pub fn check_split(input: &[u8]) {
     let mut start = 0;

@@ -14,7 +14,8 @@ const LOG_INTERVAL: Duration = Duration::from_hours(24);
 /// Interval between two checks of the certificate in use.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Returns when the first certificate of a chain expires, in unix milliseconds; `None` if no certificate says.
+/// Returns when the first certificate of a chain expires, in unix milliseconds; `None` if no certificate
+/// says.
 pub(super) fn of_chain(chain: &[CertificateDer<'_>]) -> Option<u64> {
     chain.iter().filter_map(|certificate| not_after(certificate)).min()
 }
@@ -68,8 +69,8 @@ const VERSION: u8 = 0xa0;
 ///
 /// # Source
 ///
-/// RFC 5280, section 4.1. The fields before it are the version, which may be missing, the serial number, the algorithm of the
-/// signature, the issuer and the start of the validity.
+/// RFC 5280, section 4.1. The fields before it are the version, which may be missing, the serial number, the
+/// algorithm of the signature, the issuer and the start of the validity.
 fn not_after(certificate: &[u8]) -> Option<u64> {
     let certificate = element(certificate).and_then(|(tag, it, _)| (tag == SEQUENCE).then_some(it))?;
     let mut fields = element(certificate).and_then(|(tag, it, _)| (tag == SEQUENCE).then_some(it))?;

@@ -1,5 +1,6 @@
-//! Accepts connections up to the limit, makes the TLS handshake, and runs each connection in a task of its own.
-//! Neither a failed connection nor a failed `accept` stops it: a full table of file descriptors is temporary.
+//! Accepts connections up to the limit, makes the TLS handshake, and runs each connection in a task of its
+//! own. Neither a failed connection nor a failed `accept` stops it: a full table of file descriptors is
+//! temporary.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -42,7 +43,8 @@ pub(crate) enum Capacity {
         /// The number of reserved connections of this protocol, beyond the permits.
         reserved: usize,
     },
-    /// A limit of its own, independent of other ports; a new connection replaces the oldest. For the port for health and metrics.
+    /// A limit of its own, independent of other ports; a new connection replaces the oldest. For the port for
+    /// health and metrics.
     Own(usize),
 }
 
@@ -145,8 +147,8 @@ impl Acceptor<'_> {
         let accepted = Accepted { socket, protocol: self.protocol, tls: self.tls.clone() };
         let serving = access_log::of_client(peer, connection(accepted, admission));
         let held = (permit, open);
-        // `map` keeps the future where it is. An async block would hold it a second time, which doubles the memory of every
-        // connection.
+        // `map` keeps the future where it is. An async block would hold it a second time, which doubles the
+        // memory of every connection.
         match admission {
             Admission::Client | Admission::Probe => tasks.spawn(serving.map(move |()| drop(held))),
             // A slower client is closed without an answer.
@@ -161,8 +163,8 @@ impl Acceptor<'_> {
         }
     }
 
-    /// Admits a connection, and closes the oldest one if there are too many. A health check sends its request at once; a client
-    /// of a flood often never does.
+    /// Admits a connection, and closes the oldest one if there are too many. A health check sends its request
+    /// at once; a client of a flood often never does.
     #[cold]
     async fn admit<F, Fut>(
         &self,
@@ -237,8 +239,8 @@ impl Acceptor<'_> {
         sleep(AFTER_FAILURE).await;
     }
 
-    /// Accepts the clients that the system has already connected. Closing the listener would reset them and lose the requests
-    /// that they have sent.
+    /// Accepts the clients that the system has already connected. Closing the listener would reset them and
+    /// lose the requests that they have sent.
     fn take_the_rest<F, Fut>(&self, listener: Listener, connections: &mut JoinSet<()>, connection: &F)
     where
         F: Fn(Accepted, Admission) -> Fut,
@@ -260,15 +262,16 @@ impl Acceptor<'_> {
         drop(listener);
     }
 
-    /// Sets the socket options. Replies are small and sent at once; a client that vanished must not keep its connection.
+    /// Sets the socket options. Replies are small and sent at once; a client that vanished must not keep its
+    /// connection.
     fn prepare(&self, socket: &Socket) {
         #[cfg_attr(not(unix), expect(irrefutable_let_patterns, reason = "there are no other sockets"))]
         let Socket::Tcp(stream) = socket else { return };
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 10);
         let socket = SockRef::from(stream);
         let set = stream.set_nodelay(true).and_then(|()| socket.set_tcp_keepalive(&keepalive));
-        // The kernel closes the connection of a client that reads nothing, even within a body, and buffers only this much of an
-        // answer.
+        // The kernel closes the connection of a client that reads nothing, even within a body, and buffers
+        // only this much of an answer.
         #[cfg(target_os = "linux")]
         let set = set
             .and_then(|()| socket.set_tcp_user_timeout(Some(self.write_timeout)))
@@ -279,7 +282,8 @@ impl Acceptor<'_> {
     }
 }
 
-/// Sends a last reply, then reads what the client still sends: closing with unread input would discard the reply.
+/// Sends a last reply, then reads what the client still sends: closing with unread input would discard the
+/// reply.
 pub(crate) async fn reply_and_close(mut stream: Stream, reply: &[u8]) {
     let replying = async {
         stream.write_all(reply).await?;
@@ -330,7 +334,8 @@ enum HandshakeError {
 }
 
 impl Accepted {
-    /// Returns the connection, after the handshake if the port requires TLS. Without one, the failure was counted.
+    /// Returns the connection, after the handshake if the port requires TLS. Without one, the failure was
+    /// counted.
     pub(crate) async fn establish(
         self,
         server: &Arc<ServerState>,
@@ -436,8 +441,8 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    /// Goal: a flood of new connections is not accepted before what is ready runs. Method: all clients are there before the port
-    /// accepts; another task counts those that are accepted between two of its turns.
+    /// Goal: a flood of new connections is not accepted before what is ready runs. Method: all clients are
+    /// there before the port accepts; another task counts those that are accepted between two of its turns.
     #[test]
     fn few_connections_are_accepted_before_others_run() {
         const CLIENTS: u32 = 40;

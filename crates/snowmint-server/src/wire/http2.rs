@@ -1,8 +1,9 @@
-//! HTTP/2: the preface that distinguishes it from HTTP/1.1, its frames, and the answers of a connection. Both HTTP and gRPC use
-//! it.
+//! HTTP/2: the preface that distinguishes it from HTTP/1.1, its frames, and the answers of a connection. Both
+//! HTTP and gRPC use it.
 //!
-//! All answers run in the task of their connection. So a client with thousands of requests in flight gets no more turns than
-//! one with a single request. Limits of streams, headers, resets and control frames are h2's own, with the values below.
+//! All answers run in the task of their connection. So a client with thousands of requests in flight gets no
+//! more turns than one with a single request. Limits of streams, headers, resets and control frames are h2's
+//! own, with the values below.
 
 use std::convert::Infallible;
 use std::error::Error as _;
@@ -47,7 +48,8 @@ const END_HEADERS: u8 = 4;
 
 /// Bytes of a turn that a request uses, besides those of its answer.
 const REQUEST_COST: usize = 256;
-/// How many bytes of a turn one byte of input uses: a frame of 9 bytes costs as much work as many bytes of an answer.
+/// How many bytes of a turn one byte of input uses: a frame of 9 bytes costs as much work as many bytes of an
+/// answer.
 const READ_COST: usize = 4;
 
 /// The client of a connection: its turn, its time limits, and how long it is served.
@@ -79,7 +81,8 @@ impl<'a> Peer<'a> {
         (self.shutdown.is_leaving() || self.admission == Admission::Reserved) && !self.timer.is_fresh()
     }
 
-    /// Returns once the service ends. A client that was just accepted gets more time: its first request may be on its way.
+    /// Returns once the service ends. A client that was just accepted gets more time: its first request may
+    /// be on its way.
     pub(crate) async fn ended(&self) {
         self.shutdown.clone().ended().await;
         if self.timer.is_fresh() {
@@ -187,7 +190,8 @@ impl Future for Running<'_> {
 #[derive(Default)]
 struct NewAnswers<'a>(Arc<Mutex<Begun<'a>>>);
 
-/// Receives the tasks of hyper. Each task holds a starter, so the reference is weak: it must not keep the tasks alive.
+/// Receives the tasks of hyper. Each task holds a starter, so the reference is weak: it must not keep the
+/// tasks alive.
 #[derive(Clone)]
 struct Starter<'a>(Weak<Mutex<Begun<'a>>>);
 
@@ -225,7 +229,8 @@ impl<'a, F: Future<Output = ()> + Send + 'a> Executor<F> for Starter<'a> {
     fn execute(&self, task: F) {
         let Some(begun) = self.0.upgrade() else { return };
         let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
-        // hyper makes one task for each request; it would make another one for a tunnel, which no request gets.
+        // hyper makes one task for each request; it would make another one for a tunnel, which no request
+        // gets.
         if let Some(delivery) = begun.next.take() {
             begun.running.push(Running { delivery, task: Box::pin(task) });
         }
@@ -282,8 +287,8 @@ where
         self.connection.as_mut().graceful_shutdown();
     }
 
-    /// Ends endless answers, such as a health watch. Each ends by itself in one step unless its client does not read it. Then its
-    /// stream is reset, since it would hold the connection for the write time limit.
+    /// Ends endless answers, such as a health watch. Each ends by itself in one step unless its client does
+    /// not read it. Then its stream is reset, since it would hold the connection for the write time limit.
     #[cold]
     fn end_endless(&mut self, cx: &mut Context<'_>) {
         for mut running in std::mem::take(&mut self.running) {
@@ -314,9 +319,10 @@ where
         any
     }
 
-    /// Resets answers of which the client has read no byte for the write time limit, or for a few seconds if others need their
-    /// memory. The connection ends if the client has read nothing of the other answers either, or if hyper has the last bytes of
-    /// such an answer: then it can no longer be reset. Returns once anything has changed.
+    /// Resets answers of which the client has read no byte for the write time limit, or for a few seconds if
+    /// others need their memory. The connection ends if the client has read nothing of the other answers
+    /// either, or if hyper has the last bytes of such an answer: then it can no longer be reset. Returns once
+    /// anything has changed.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.tails.retain(|tail| tail.is_unsent());
         if self.peer.timer.is_hung_up() {
@@ -401,7 +407,8 @@ where
         if !this.peer.timer.is_hung_up() {
             return Poll::Pending;
         }
-        // h2 sends everything it has before it ends, so a client that does not read would make it wait forever.
+        // h2 sends everything it has before it ends, so a client that does not read would make it wait
+        // forever.
         if !matches!(this.timer, Some(Timer::Close(_))) {
             this.timer = Some(Timer::Close(Box::pin(sleep(2 * LINGER))));
         }
@@ -423,8 +430,8 @@ pub(crate) struct Preface {
     len: u8,
 }
 
-/// Waits, without a buffer, for the first bytes of a connection, or of a request after a rest. Returns `None` if the client has
-/// left or exceeded a time limit, or the service ends.
+/// Waits, without a buffer, for the first bytes of a connection, or of a request after a rest. Returns `None`
+/// if the client has left or exceeded a time limit, or the service ends.
 pub(crate) async fn wait_for_bytes(stream: &mut Stream, peer: &Peer<'_>) -> Option<Preface> {
     tokio::select! {
         // Requests that have arrived are answered even at shutdown.
@@ -491,8 +498,9 @@ impl<T: AsyncRead + Unpin> Prefaced<T> {
     }
 }
 
-/// The stream of a client. It is neither read nor written after the connection's turn: a client that sends and reads as fast as
-/// the server would never make the server wait. It tells the timer when a request begins: with its first byte, or with a frame.
+/// The stream of a client. It is neither read nor written after the connection's turn: a client that sends
+/// and reads as fast as the server would never make the server wait. It tells the timer when a request
+/// begins: with its first byte, or with a frame.
 pub(crate) struct PeerStream<'a, T> {
     inner: Prefaced<T>,
     /// Only for HTTP/2.
@@ -571,7 +579,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PeerStream<'_, T> {
         flushed
     }
 
-    /// A connection of HTTP/2 is read until the client closes it: closing with unread input would discard the last answers.
+    /// A connection of HTTP/2 is read until the client closes it: closing with unread input would discard the
+    /// last answers.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.timer.keeps_socket() {
             return Poll::Ready(Ok(()));
@@ -696,8 +705,8 @@ mod tests {
         AnswerMemory::new(Arc::default()).connection()
     }
 
-    /// Goal: a client that reads everything and sends without end does not occupy a thread. Method: a stream that is always
-    /// ready; input of HTTP/2 uses up the turn by itself.
+    /// Goal: a client that reads everything and sends without end does not occupy a thread. Method: a stream
+    /// that is always ready; input of HTTP/2 uses up the turn by itself.
     #[tokio::test]
     async fn a_connection_neither_writes_nor_reads_after_its_turn() {
         let (shutdown, timeouts) = (Shutdown::new(), crate::Settings::default().timeouts);
@@ -733,8 +742,8 @@ mod tests {
         }
     }
 
-    /// Goal: a client of HTTP/1.1 does not rest before the system has all its answers. Method: a stream that accepts bytes before
-    /// the system does, as TLS does; paused time.
+    /// Goal: a client of HTTP/1.1 does not rest before the system has all its answers. Method: a stream that
+    /// accepts bytes before the system does, as TLS does; paused time.
     #[tokio::test(start_paused = true)]
     async fn a_client_does_not_rest_before_its_answer_is_flushed() {
         let (turn, shutdown) = (Turn::default(), Shutdown::new());
@@ -755,7 +764,8 @@ mod tests {
         assert_eq!(rests.unwrap(), crate::wire::http_timeouts::Pause::Rests);
     }
 
-    /// Goal: requests that come by the hundred in one packet use up the turn, however small they and their answers are.
+    /// Goal: requests that come by the hundred in one packet use up the turn, however small they and their
+    /// answers are.
     #[tokio::test]
     async fn requests_use_up_the_turn() {
         let (turn, shutdown) = (Turn::default(), Shutdown::new());
@@ -789,8 +799,8 @@ mod tests {
         }
     }
 
-    /// Goal: a client that reads nothing is closed after the write time limit, even where the system has no such limit. Method: a
-    /// Unix socket, whose buffer the answers fill; paused time.
+    /// Goal: a client that reads nothing is closed after the write time limit, even where the system has no
+    /// such limit. Method: a Unix socket, whose buffer the answers fill; paused time.
     #[cfg(unix)]
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_is_closed() {
@@ -831,8 +841,8 @@ mod tests {
         }
     }
 
-    /// Goal: when a connection ends, answers that it has not begun are dropped with it, although each holds a handle that could
-    /// start more.
+    /// Goal: when a connection ends, answers that it has not begun are dropped with it, although each holds a
+    /// handle that could start more.
     #[tokio::test]
     async fn answers_end_with_their_connection() {
         let timer = ClientTimer::new(crate::Settings::default().timeouts);
@@ -848,7 +858,8 @@ mod tests {
         assert!(delivery.upgrade().is_none());
     }
 
-    /// Goal: wherever the input is cut, it is incomplete exactly within a frame and within the headers of a request.
+    /// Goal: wherever the input is cut, it is incomplete exactly within a frame and within the headers of a
+    /// request.
     #[test]
     fn frames_are_followed_byte_by_byte() {
         let frame = |kind: u8, flags: u8, len: u8| {

@@ -1,8 +1,9 @@
 //! The time limits of an HTTP client, and its answers on their way to it.
 //!
-//! A client has a limit for its first request, for the rest of a request, and between two requests. hyper has one limit for all
-//! three, which would close idle connections as early as incomplete requests. An answer has a limit too: HTTP/2 has a window for
-//! each answer, so a client may read one answer and never read the others. Therefore each answer counts its own bytes.
+//! A client has a limit for its first request, for the rest of a request, and between two requests. hyper has
+//! one limit for all three, which would close idle connections as early as incomplete requests. An answer has
+//! a limit too: HTTP/2 has a window for each answer, so a client may read one answer and never read the
+//! others. Therefore each answer counts its own bytes.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use crate::settings::Timeouts;
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
-/// The time limits of a client. Only the task of its connection writes them; they are atomic because tasks move between threads.
+/// The time limits of a client. Only the task of its connection writes them; they are atomic because tasks
+/// move between threads.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientTimer(Arc<TimerState>);
 
@@ -45,7 +47,8 @@ struct Requests {
     is_incomplete: AtomicBool,
     /// The deadline for the rest of a request that has begun to arrive.
     arrives_until: AtomicU64,
-    /// When the next request began to arrive, in nanoseconds since the connection began, if the clock was read then.
+    /// When the next request began to arrive, in nanoseconds since the connection began, if the clock was
+    /// read then.
     arrived_ns: AtomicU64,
 }
 
@@ -104,8 +107,8 @@ impl ClientTimer {
         self.0.requests.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Records input, and whether it ends within a request. Input that completes no request, such as a ping, does not extend the
-    /// deadline of an idle connection.
+    /// Records input, and whether it ends within a request. Input that completes no request, such as a ping,
+    /// does not extend the deadline of an idle connection.
     pub(crate) fn received(&self, is_incomplete: bool) {
         self.0.requests.is_incomplete.store(is_incomplete, Ordering::Relaxed);
         if !is_incomplete {
@@ -121,8 +124,8 @@ impl ClientTimer {
         }
     }
 
-    /// Returns when the request that has just arrived began to arrive; the current time if it came together with others. Only for
-    /// HTTP/1.1.
+    /// Returns when the request that has just arrived began to arrive; the current time if it came together
+    /// with others. Only for HTTP/1.1.
     pub(crate) fn arrival(&self) -> Instant {
         match self.0.requests.arrived_ns.load(Ordering::Relaxed) {
             NEVER => Instant::now(),
@@ -133,7 +136,8 @@ impl ClientTimer {
         }
     }
 
-    /// Records that a whole answer was made `now` and is sent next, so that its end needs no clock. Only for HTTP/1.1.
+    /// Records that a whole answer was made `now` and is sent next, so that its end needs no clock. Only for
+    /// HTTP/1.1.
     pub(crate) fn made(&self, now: Instant) {
         self.0.answers.made.store(whole_ms(now - self.0.began), Ordering::Relaxed);
     }
@@ -226,7 +230,8 @@ impl ClientTimer {
         (until != NEVER).then(|| Duration::from_millis(until).saturating_sub(self.0.began.elapsed()))
     }
 
-    /// Returns once a time limit has passed. Sleeps from deadline to deadline, so that a request needs no timer of its own.
+    /// Returns once a time limit has passed. Sleeps from deadline to deadline, so that a request needs no
+    /// timer of its own.
     pub(crate) async fn exceeded(&self) {
         let Timeouts { idle, request, .. } = self.0.timeouts;
         // No deadline that starts later is earlier than this.
@@ -239,8 +244,8 @@ impl ClientTimer {
         }
     }
 
-    /// Returns once a time limit has passed, or once the HTTP/1.1 request that has begun to arrive is answered and the client
-    /// rests. Sleeps like [`exceeded`](Self::exceeded).
+    /// Returns once a time limit has passed, or once the HTTP/1.1 request that has begun to arrive is
+    /// answered and the client rests. Sleeps like [`exceeded`](Self::exceeded).
     pub(crate) fn pauses(&self) -> impl Future<Output = Pause> {
         // Counts the request that has begun; it may be answered before the first poll.
         let mut requests = self.requests() + 1;
@@ -287,7 +292,8 @@ fn whole_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(NEVER).saturating_add(1)
 }
 
-/// One answer, from the request to the last byte that is sent. The connection is busy with it while it is being made or sent.
+/// One answer, from the request to the last byte that is sent. The connection is busy with it while it is
+/// being made or sent.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     timer: ClientTimer,
@@ -296,7 +302,8 @@ pub(crate) struct Delivery {
     is_endless: AtomicBool,
     /// Bytes that hyper has and the system has not.
     unsent: AtomicUsize,
-    /// When a byte was last sent, or the first one was ready. `None` where the system closes a client that reads nothing.
+    /// When a byte was last sent, or the first one was ready. `None` where the system closes a client that
+    /// reads nothing.
     moved: Option<AtomicU64>,
 }
 
@@ -305,8 +312,8 @@ impl Delivery {
         Self::of(timer, Some(AtomicU64::new(0)))
     }
 
-    /// Returns a delivery over a connection that the system closes if its client reads nothing: it needs no time limit, and so no
-    /// clock.
+    /// Returns a delivery over a connection that the system closes if its client reads nothing: it needs no
+    /// time limit, and so no clock.
     pub(crate) fn limited_by_the_system(timer: ClientTimer) -> Arc<Self> {
         Self::of(timer, None)
     }
@@ -382,7 +389,8 @@ impl Delivery {
         }
     }
 
-    /// Returns the time left of `limit` for the client to read a byte of the answer; `None` if no limit applies now.
+    /// Returns the time left of `limit` for the client to read a byte of the answer; `None` if no limit
+    /// applies now.
     pub(crate) fn left(&self, limit: Duration) -> Option<Duration> {
         let moved = self.moved.as_ref()?;
         self.is_unsent().then(|| limit.saturating_sub(self.timer.unmoved_since(moved)))
@@ -541,7 +549,8 @@ mod tests {
         timer.exceeded().await;
     }
 
-    /// Goal: a new client rests soon after its only request, any other client after a second, and none within a request.
+    /// Goal: a new client rests soon after its only request, any other client after a second, and none within
+    /// a request.
     #[tokio::test(start_paused = true)]
     async fn clients_rest() {
         let timer = ClientTimer::new(TIMEOUTS);
@@ -572,7 +581,8 @@ mod tests {
         assert_eq!(began.elapsed().as_secs(), TIMEOUTS.request.as_secs());
     }
 
-    /// Goal: progress of one answer does not count for another, and an answer lasts until its last byte is written.
+    /// Goal: progress of one answer does not count for another, and an answer lasts until its last byte is
+    /// written.
     #[tokio::test(start_paused = true)]
     async fn each_answer_has_its_own_progress() {
         let timer = ClientTimer::new(TIMEOUTS);

@@ -37,11 +37,12 @@ impl Socket {
     }
 }
 
-/// Opens a port. `address` was given with the flag `flag`: `host:port`, where port 0 takes any free port, or `unix:` and the
-/// path of a socket.
+/// Opens a port. `address` was given with the flag `flag`: `host:port`, where port 0 takes any free port, or
+/// `unix:` and the path of a socket.
 ///
-/// A socket file that nobody listens on any more is replaced. Owner and group of the new one may connect to it. While the
-/// socket is opened, a file beside it, whose name ends in `.lock`, keeps two starts from replacing the same socket.
+/// A socket file that nobody listens on any more is replaced. Owner and group of the new one may connect to
+/// it. While the socket is opened, a file beside it, whose name ends in `.lock`, keeps two starts from
+/// replacing the same socket.
 ///
 /// # Errors
 ///
@@ -187,8 +188,8 @@ mod unix {
     /// Clients that the system connects before they are accepted; the system lowers it to its limit.
     const BACKLOG: i32 = 4096;
 
-    /// A Unix socket, whose file is removed when it is dropped. The file is removed before the socket is closed, since the open
-    /// socket keeps its inode number from being reused for the file of a successor.
+    /// A Unix socket, whose file is removed when it is dropped. The file is removed before the socket is
+    /// closed, since the open socket keeps its inode number from being reused for the file of a successor.
     #[derive(Debug)]
     pub(super) struct SocketFile {
         file: OwnFile,
@@ -208,7 +209,8 @@ mod unix {
             // An invalid path must not create a lock file.
             let address = SockAddr::unix(path)?;
             is_there(path)?;
-            // Of two servers that find the same stale file, the second would remove the live socket of the first.
+            // Of two servers that find the same stale file, the second would remove the live socket of the
+            // first.
             let _locked = lock(path).await?;
             remove_stale(path)?;
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -397,7 +399,8 @@ mod tests {
         drop(taken);
     }
 
-    /// Goal: a crash leaves no file that stops the next start, and a server that ends removes only its own file.
+    /// Goal: a crash leaves no file that stops the next start, and a server that ends removes only its own
+    /// file.
     #[cfg(unix)]
     #[tokio::test]
     async fn a_socket_file_is_replaced_if_nobody_listens_and_removed_by_its_owner() {
@@ -420,8 +423,8 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Goal: of two servers that start on one stale file, one wins, and the other does not remove its socket. Method: the first
-    /// is the test, which holds the lock while it replaces the stale file.
+    /// Goal: of two servers that start on one stale file, one wins, and the other does not remove its socket.
+    /// Method: the first is the test, which holds the lock while it replaces the stale file.
     #[cfg(unix)]
     #[tokio::test]
     async fn two_starts_on_one_stale_socket_do_not_take_it_from_each_other() {
@@ -444,8 +447,9 @@ mod tests {
         UnixStream::connect(&path).unwrap();
     }
 
-    /// Goal: no other user can block a start. A lock on the folder, which every reader may take, has no effect, and no file is
-    /// left for the next user. A link in the place of the lock file is not followed, and an invalid path leaves no file.
+    /// Goal: no other user can block a start. A lock on the folder, which every reader may take, has no
+    /// effect, and no file is left for the next user. A link in the place of the lock file is not followed,
+    /// and an invalid path leaves no file.
     #[cfg(unix)]
     #[tokio::test]
     async fn a_start_is_locked_by_a_file_of_its_own() {

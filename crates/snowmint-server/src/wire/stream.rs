@@ -1,4 +1,5 @@
-//! The connection to a client: TCP, TLS over TCP, or a Unix socket. Every protocol reads and writes a [`Stream`].
+//! The connection to a client: TCP, TLS over TCP, or a Unix socket. Every protocol reads and writes a
+//! [`Stream`].
 
 use std::fmt;
 use std::io;
@@ -74,7 +75,8 @@ impl Stream {
         }
     }
 
-    /// Writes what the system takes at once. TLS has to buffer, so it is always [`io::ErrorKind::WouldBlock`].
+    /// Writes what the system takes at once. TLS has to buffer, so it is always
+    /// [`io::ErrorKind::WouldBlock`].
     #[inline]
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -100,7 +102,8 @@ impl Stream {
         }
     }
 
-    /// Tells a TLS client that the connection ends here. Without it, the client reports that the connection was cut.
+    /// Tells a TLS client that the connection ends here. Without it, the client reports that the connection
+    /// was cut.
     pub(crate) async fn close(mut self) {
         if let Self::Tls(stream) = &mut self {
             // The connection is dropped either way.
@@ -119,7 +122,8 @@ impl FirstRead {
     /// Counts and logs the client, and sends it an alert.
     #[cold]
     fn refuse(&self, stream: &TcpStream) -> io::Error {
-        // Closing with unread input would discard the alert. If it gets lost, the client still sees that the connection ends.
+        // Closing with unread input would discard the alert. If it gets lost, the client still sees that the
+        // connection ends.
         let mut ignored = [0; 2048];
         // A client that sends without end is not read to the end.
         for _ in 0..32 {

@@ -118,8 +118,8 @@ impl Node {
     }
 }
 
-/// Goal: a client whose body comes in a packet of its own may be idle afterwards: the body begins no further request. Method:
-/// paused time, and a client that sends the body when the server tells it to go on.
+/// Goal: a client whose body comes in a packet of its own may be idle afterwards: the body begins no further
+/// request. Method: paused time, and a client that sends the body when the server tells it to go on.
 #[tokio::test(start_paused = true)]
 async fn a_body_of_its_own_packet_is_no_part_of_the_next_request() {
     let node = Node::start().await;
@@ -151,8 +151,8 @@ async fn a_body_of_its_own_packet_is_no_part_of_the_next_request() {
     }
 }
 
-/// Goal: an operator's change of a namespace takes effect on this node at once, and is in the audit log. Method: a node that
-/// never polls the store by itself.
+/// Goal: an operator's change of a namespace takes effect on this node at once, and is in the audit log.
+/// Method: a node that never polls the store by itself.
 #[tokio::test]
 async fn a_namespace_is_added_changed_dropped_and_resumed_here_at_once() {
     let node = Node::start().await;
@@ -238,8 +238,8 @@ async fn each_request_needs_the_right_admin() {
     assert!(head.starts_with("http/1.1 403 ") && body.contains("snowmint token create"), "{head} {body}");
 }
 
-/// Goal: a token for some namespaces can neither remove a setting that it may not set, nor resume a dropped namespace that has it.
-/// Method: a namespace with such settings, made by the operator of the store.
+/// Goal: a token for some namespaces can neither remove a setting that it may not set, nor resume a dropped
+/// namespace that has it. Method: a namespace with such settings, made by the operator of the store.
 #[tokio::test]
 async fn what_a_restricted_token_may_not_set_it_may_not_remove() {
     let node = Node::start().await;
@@ -351,8 +351,8 @@ async fn invalid_requests_are_rejected() {
     assert_eq!(made.count(), 2, "rejected requests are no changes: {known:?}");
 }
 
-/// Goal: if two operators change the version that both have read, the second change is rejected. Method: both at once, with one
-/// `ETag`.
+/// Goal: if two operators change the version that both have read, the second change is rejected. Method: both
+/// at once, with one `ETag`.
 #[tokio::test]
 async fn two_changes_of_one_edition_do_not_both_take_place() {
     let node = Node::start().await;
@@ -372,8 +372,8 @@ async fn two_changes_of_one_edition_do_not_both_take_place() {
     assert_eq!(n["maximum"], json!(if one.0 == 200 { 500 } else { 600 }));
 }
 
-/// Goal: a precondition holds for additions and drops too: an outdated one changes nothing. Method: one `ETag`, before and after a
-/// change.
+/// Goal: a precondition holds for additions and drops too: an outdated one changes nothing. Method: one
+/// `ETag`, before and after a change.
 #[tokio::test]
 async fn an_outdated_addition_or_drop_is_rejected() {
     let node = Node::start().await;
@@ -393,7 +393,8 @@ async fn an_outdated_addition_or_drop_is_rejected() {
     assert_eq!(made.len(), 3, "what is rejected is not in the log: {made:?}");
 }
 
-/// Goal: a change without effect adds no log entry, and every admin request counts for its token and its outcome.
+/// Goal: a change without effect adds no log entry, and every admin request counts for its token and its
+/// outcome.
 #[tokio::test]
 async fn admin_requests_are_counted() {
     let node = Node::start().await;
@@ -448,8 +449,8 @@ async fn a_store_that_is_down_is_reported() {
     assert!(!node.running.http().await.probe().await);
 }
 
-/// Goal: a store that is read-only or full until an operator changes that has an answer of its own, which says what to do and does
-/// not ask for a retry. Method: each kind, for a read and a change.
+/// Goal: a store that is read-only or full until an operator changes that has an answer of its own, which
+/// says what to do and does not ask for a retry. Method: each kind, for a read and a change.
 #[tokio::test]
 async fn a_store_that_accepts_no_writes_is_answered_with_advice() {
     let node = Node::start().await;
@@ -468,7 +469,8 @@ async fn a_store_that_accepts_no_writes_is_answered_with_advice() {
     }
 }
 
-/// Goal: a program can tell from the answer that only a token for all namespaces may send the request, without reading its text.
+/// Goal: a program can tell from the answer that only a token for all namespaces may send the request,
+/// without reading its text.
 #[tokio::test]
 async fn a_request_for_all_namespaces_says_so() {
     let node = Node::start().await;
@@ -498,8 +500,8 @@ async fn a_drained_node_serves_and_is_not_ready() {
     assert_eq!(log["changes"][0]["action"], "node-drain", "{log}");
 }
 
-/// Goal: the doctor reports a node that makes no ids, with the reason that the node states. Method: a node that is ready, then one
-/// without a lease, then one that was drained.
+/// Goal: the doctor reports a node that makes no ids, with the reason that the node states. Method: a node
+/// that is ready, then one without a lease, then one that was drained.
 #[tokio::test]
 async fn the_doctor_reports_a_node_that_is_not_ready() {
     let node = Node::start().await;

@@ -297,7 +297,8 @@ async fn without_a_lease_a_retry_is_worth_it() {
     );
 }
 
-/// Goal: the deadline bounds the wait, an expired call takes nothing, and a call that waits delays no other of its connection.
+/// Goal: the deadline bounds the wait, an expired call takes nothing, and a call that waits delays no other
+/// of its connection.
 #[tokio::test]
 async fn a_deadline_bounds_the_wait() {
     let running = Running::start().await;
@@ -439,8 +440,8 @@ async fn a_stream_answers_at_the_pace_of_its_client() {
     assert_eq!(idle.rest().await.code(), "4", "also without a request");
 }
 
-/// Goal: a stream that is not read keeps no place in the line of its connection: other calls of the channel are answered. Method:
-/// requests that fill the window and have to wait for ticks.
+/// Goal: a stream that is not read keeps no place in the line of its connection: other calls of the channel
+/// are answered. Method: requests that fill the window and have to wait for ticks.
 #[tokio::test]
 async fn a_stream_that_is_not_read_delays_no_other_call() {
     let config = LeaseConfig::new(Layout::TWITTER, Holder::new("me").unwrap());
@@ -463,8 +464,8 @@ async fn a_stream_that_is_not_read_delays_no_other_call() {
     }
 }
 
-/// Goal: the ids of one connection increase over all leases of its node. Method: two leases, an open stream, and calls in turn with
-/// requests of the stream; each begins when the one before is answered.
+/// Goal: the ids of one connection increase over all leases of its node. Method: two leases, an open stream,
+/// and calls in turn with requests of the stream; each begins when the one before is answered.
 #[tokio::test]
 async fn the_ids_of_a_connection_increase_over_two_leases() {
     let config = LeaseConfig::new(Layout::TWITTER, Holder::new("me").unwrap());
@@ -499,8 +500,9 @@ async fn serve_leases(config: LeaseConfig, count: usize) -> SocketAddr {
     address
 }
 
-/// Goal: a client that does not read its stream keeps nobody else from getting ids. Method: two requests in one frame, 1 id and then
-/// more than a tick has, and a window that is closed, or closes with the first answer; hyper polls no body then.
+/// Goal: a client that does not read its stream keeps nobody else from getting ids. Method: two requests in
+/// one frame, 1 id and then more than a tick has, and a window that is closed, or closes with the first
+/// answer; hyper polls no body then.
 #[tokio::test]
 async fn a_stream_that_is_not_read_delays_no_other_client() {
     let config = LeaseConfig::new(Layout::TWITTER, Holder::new("me").unwrap());
@@ -608,8 +610,8 @@ async fn time_limits_close_connections() {
     assert!(matches!(cut, Some(Err(_))), "{cut:?}");
 }
 
-/// Goal: health needs no token, so its calls hold no connection: neither one without its message nor a watch, which ends when the
-/// connection is idle for its limit. Method: paused time.
+/// Goal: health needs no token, so its calls hold no connection: neither one without its message nor a watch,
+/// which ends when the connection is idle for its limit. Method: paused time.
 #[tokio::test(start_paused = true)]
 async fn health_calls_hold_no_connection() {
     const WATCH: &str = "/grpc.health.v1.Health/Watch";
@@ -651,8 +653,8 @@ async fn health_calls_hold_no_shutdown() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
-/// Goal: a watch whose client reads nothing does not delay a shutdown, which would take the time limit of a write. Method: a
-/// client that gives its streams no window; paused time.
+/// Goal: a watch whose client reads nothing does not delay a shutdown, which would take the time limit of a
+/// write. Method: a client that gives its streams no window; paused time.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_not_read_holds_no_shutdown() {
     for windows in [0, 3] {
@@ -674,7 +676,8 @@ async fn a_watch_that_is_not_read_holds_no_shutdown() {
     }
 }
 
-/// Goal: the HTTP port answers calls beside requests of HTTP/2, on one connection, counts them as gRPC, and checks their host.
+/// Goal: the HTTP port answers calls beside requests of HTTP/2, on one connection, counts them as gRPC, and
+/// checks their host.
 #[tokio::test]
 async fn the_http_port_answers_calls_too() {
     let allowed_hosts = AllowedHosts::new(["ids.example", "test"]).unwrap();

@@ -92,7 +92,8 @@ async fn the_format_parameter_wins() {
     }
 }
 
-/// Goal: a request waits for its ids as long as it says, and no longer. Method: paused time, and ids that never come.
+/// Goal: a request waits for its ids as long as it says, and no longer. Method: paused time, and ids that
+/// never come.
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_as_long_as_it_says() {
     use std::time::Duration;
@@ -359,8 +360,8 @@ async fn a_foreign_origin_or_a_web_socket_draws_no_ids() {
     assert!(metrics.contains("snowmint_ids_issued_total{namespace=\"default\"} 3\n"), "{metrics}");
 }
 
-/// Goal: pages of the named origins, and of no others, may send requests and read the answers, also errors. A page that does not
-/// say its origin gets no ids either.
+/// Goal: pages of the named origins, and of no others, may send requests and read the answers, also errors. A
+/// page that does not say its origin gets no ids either.
 #[tokio::test]
 async fn pages_of_named_origins_draw_ids() {
     let cors_origins = CorsOrigins::new(["https://app.example"]).unwrap();
@@ -406,8 +407,8 @@ async fn pages_of_named_origins_draw_ids() {
     assert!(head.starts_with("http/1.1 405 ") && !head.contains("access-control"), "off by default: {head}");
 }
 
-/// Goal: a repeated POST with an `Idempotency-Key` gets the same answer and takes no ids; another request with the key is
-/// rejected.
+/// Goal: a repeated POST with an `Idempotency-Key` gets the same answer and takes no ids; another request
+/// with the key is rejected.
 #[tokio::test]
 async fn a_repeated_request_gets_the_same_ids() {
     let server = Running::start().await;
@@ -456,7 +457,8 @@ async fn a_repeated_request_gets_the_same_ids() {
     }
 }
 
-/// Goal: a key belongs to its token; an answer that was kept costs no quota, and its token still needs the right to it.
+/// Goal: a key belongs to its token; an answer that was kept costs no quota, and its token still needs the
+/// right to it.
 #[tokio::test]
 async fn a_key_belongs_to_its_token() {
     let (limited, own) = row("limited", "namespaces = ['default']\nper_day = 7");
@@ -478,7 +480,8 @@ async fn a_key_belongs_to_its_token() {
     while !post(&own).await.0.starts_with("http/1.1 401 ") {}
 }
 
-/// Goal: while a request with a key runs, another one with it is rejected; once its client has left, the key is free.
+/// Goal: while a request with a key runs, another one with it is rejected; once its client has left, the key
+/// is free.
 #[tokio::test]
 async fn a_running_request_is_not_repeated() {
     let server = Running::start().await;
@@ -609,8 +612,9 @@ async fn health_is_life_and_readiness_is_a_lease() {
     assert!(head.starts_with("http/1.1 503 ") && body.contains("no more ids can be made"), "{head} {body}");
 }
 
-/// Goal: `/metrics` shows the end of each lease of the node, since `store recover` reserves workers until the last of them.
-/// Method: a namespace whose ids come from a second pool, a third namespace that shares it, and a worker of the same number.
+/// Goal: `/metrics` shows the end of each lease of the node, since `store recover` reserves workers until the
+/// last of them. Method: a namespace whose ids come from a second pool, a third namespace that shares it, and
+/// a worker of the same number.
 #[tokio::test]
 async fn metrics_show_the_leases_of_every_layout() {
     let source = TestSource::new(Layout::TWITTER);
@@ -716,8 +720,9 @@ async fn a_connection_serves_many_requests_also_pipelined() {
     assert_eq!(answers.matches("{\"ids\":[\"").count(), 100);
 }
 
-/// Goal: a client that rests between its requests, while the server keeps no buffers for it, is served like any other. Method:
-/// paused time; each time it sends a request and a part of the next one, rests, and sends the remainder.
+/// Goal: a client that rests between its requests, while the server keeps no buffers for it, is served like
+/// any other. Method: paused time; each time it sends a request and a part of the next one, rests, and sends
+/// the remainder.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_rests_is_served_on() {
     use std::time::Duration;
@@ -779,7 +784,8 @@ async fn heads_beyond_the_bounds_are_refused() {
     assert_eq!(server.get("/healthz").await.1, "ok\n");
 }
 
-/// Goal: a full server rejects a client with the reason, also one that is set to reserve no connection for that.
+/// Goal: a full server rejects a client with the reason, also one that is set to reserve no connection for
+/// that.
 #[tokio::test]
 async fn a_full_server_says_so() {
     for reserved_connections in [4, 0] {
@@ -795,8 +801,8 @@ async fn a_full_server_says_so() {
     }
 }
 
-/// Goal: no flood of either port makes health and metrics fail. Method: all connections are taken, and three times as many
-/// silent clients as there are reserved connections connect before and after each request.
+/// Goal: no flood of either port makes health and metrics fail. Method: all connections are taken, and three
+/// times as many silent clients as there are reserved connections connect before and after each request.
 #[tokio::test]
 async fn health_and_metrics_answer_in_a_full_house() {
     let full = Settings { max_connections: 1, reserved_connections: 4, ..settings() };
@@ -831,8 +837,8 @@ async fn a_silent_client_loses_its_reserved_place() {
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
-/// Goal: an idle connection is closed after the idle timeout, and an incomplete request after the shorter request timeout.
-/// Method: paused time.
+/// Goal: an idle connection is closed after the idle timeout, and an incomplete request after the shorter
+/// request timeout. Method: paused time.
 #[tokio::test(start_paused = true)]
 async fn idle_connections_and_half_requests_are_closed() {
     use std::time::Duration;
@@ -876,8 +882,8 @@ async fn idle_connections_and_half_requests_are_closed() {
     assert!(split(&client.rest().await).0.starts_with("http/1.1 200 "));
 }
 
-/// Goal: a client that was accepted just before the shutdown is answered. Method: it connects, the service shuts down, and
-/// only then it sends its request.
+/// Goal: a client that was accepted just before the shutdown is answered. Method: it connects, the service
+/// shuts down, and only then it sends its request.
 #[tokio::test]
 async fn the_first_request_of_a_new_connection_is_answered_at_the_end() {
     let server = Running::start().await;
@@ -912,7 +918,8 @@ async fn the_end_lets_a_waiting_request_finish() {
     assert_eq!(ending.await.unwrap().cut, 0);
 }
 
-/// Goal: an answer with ids in a long text form is whole, also one that is sent as one piece. Method: the longest template.
+/// Goal: an answer with ids in a long text form is whole, also one that is sent as one piece. Method: the
+/// longest template.
 #[tokio::test]
 async fn ids_in_a_long_text_form_are_answered_whole() {
     let source = TestSource::new(Layout::TWITTER);
@@ -933,7 +940,8 @@ async fn ids_in_a_long_text_form_are_answered_whole() {
     }
 }
 
-/// Goal: during the drain delay a node is not ready and still serves all requests. Method: a delay that outlasts the test.
+/// Goal: during the drain delay a node is not ready and still serves all requests. Method: a delay that
+/// outlasts the test.
 #[tokio::test]
 async fn a_node_that_leaves_is_not_ready_and_still_serves() {
     use std::time::Duration;

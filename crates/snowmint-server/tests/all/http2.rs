@@ -1,4 +1,5 @@
-//! HTTP/2 by prior knowledge over real sockets. The client writes frames by hand, so that it can also break the rules.
+//! HTTP/2 by prior knowledge over real sockets. The client writes frames by hand, so that it can also break
+//! the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -194,7 +195,8 @@ fn ids(body: &[u8]) -> Vec<u64> {
 const WINDOW: u32 = 65_535;
 const OK: u8 = 0x88;
 
-/// Goal: many streams at once, small and large, are all answered, and the ids of the connection increase stream by stream.
+/// Goal: many streams at once, small and large, are all answered, and the ids of the connection increase
+/// stream by stream.
 #[tokio::test]
 async fn streams_at_once_are_all_answered() {
     let server = Running::start().await;
@@ -250,7 +252,8 @@ async fn a_waiting_stream_holds_up_no_other() {
     assert_eq!(ids(&answers[&waits].body).len(), 50_000);
 }
 
-/// Goal: a request for numbers whose store does not answer delays no other request of its connection, not even one for ids.
+/// Goal: a request for numbers whose store does not answer delays no other request of its connection, not
+/// even one for ids.
 #[tokio::test]
 async fn a_stream_that_waits_for_its_store_holds_up_no_other() {
     let store = Arc::new(CutOff::default());
@@ -279,8 +282,9 @@ async fn a_stream_that_waits_for_its_store_holds_up_no_other() {
     }
 }
 
-/// Goal: a request that waits for its ids delays only requests for ids of the same worker, and these stay in order. Method: a pool
-/// whose waits do not end; namespaces of the same pool, of another one, and of numbers, on one connection.
+/// Goal: a request that waits for its ids delays only requests for ids of the same worker, and these stay in
+/// order. Method: a pool whose waits do not end; namespaces of the same pool, of another one, and of numbers,
+/// on one connection.
 #[tokio::test]
 async fn a_stream_that_waits_for_its_worker_holds_up_no_other_pool() {
     let source = TestSource::new(Layout::TWITTER);
@@ -358,8 +362,8 @@ async fn a_silent_client_is_closed_at_the_end() {
     assert_eq!(server.end().await.unwrap().cut, 0);
 }
 
-/// Goal: a shutdown does not cut an answer that its client reads late, not even the last bytes of it. Method: paused time, and
-/// windows that hold back the whole answer or all but a few bytes.
+/// Goal: a shutdown does not cut an answer that its client reads late, not even the last bytes of it. Method:
+/// paused time, and windows that hold back the whole answer or all but a few bytes.
 #[tokio::test(start_paused = true)]
 async fn the_end_waits_for_answers_that_are_read_late() {
     for window in [0, 10] {
@@ -392,8 +396,9 @@ async fn a_node_that_leaves_says_goodbye() {
     ending.abort();
 }
 
-/// Goal: the time limits of HTTP/1.1 hold for HTTP/2 too: for the first request, for a request that does not arrive, for an
-/// idle connection whatever pings arrive, and for a client that reads nothing. Method: paused time.
+/// Goal: the time limits of HTTP/1.1 hold for HTTP/2 too: for the first request, for a request that does not
+/// arrive, for an idle connection whatever pings arrive, and for a client that reads nothing. Method: paused
+/// time.
 #[tokio::test(start_paused = true)]
 async fn idle_connections_half_requests_and_stalled_answers_are_closed() {
     let (idle, request, write) = (Duration::from_mins(10), Duration::from_secs(30), Duration::from_mins(2));
@@ -442,8 +447,9 @@ async fn idle_connections_half_requests_and_stalled_answers_are_closed() {
     near("stalled", began, write);
 }
 
-/// Goal: a client that reads some answers holds no others past the write time limit: each is reset, or ends the connection if
-/// only its last bytes are left. Method: paused time, and small requests in between that are answered.
+/// Goal: a client that reads some answers holds no others past the write time limit: each is reset, or ends
+/// the connection if only its last bytes are left. Method: paused time, and small requests in between that
+/// are answered.
 #[tokio::test(start_paused = true)]
 async fn each_answer_has_a_time_limit_of_its_own() {
     let (write, pause) = (Duration::from_mins(1), Duration::from_secs(20));
@@ -474,7 +480,8 @@ async fn each_answer_has_a_time_limit_of_its_own() {
     }
 }
 
-/// Goal: a client of a gRPC stream may send as many requests as its first window holds, before it reads any answer.
+/// Goal: a client of a gRPC stream may send as many requests as its first window holds, before it reads any
+/// answer.
 #[tokio::test]
 async fn many_requests_of_a_grpc_stream_before_the_first_answer() {
     const REQUESTS: usize = 4600;
@@ -540,9 +547,9 @@ async fn unread_answers_are_bounded_and_given_back() {
     tokio::time::timeout(Duration::from_mins(1), given_back).await.unwrap();
 }
 
-/// Goal: clients that read nothing do not keep others from having several long answers at once, and lose theirs after
-/// seconds, not after the write time limit, but only while others need the memory. Method: paused time, and twenty
-/// clients with as many requests as each may have.
+/// Goal: clients that read nothing do not keep others from having several long answers at once, and lose
+/// theirs after seconds, not after the write time limit, but only while others need the memory. Method:
+/// paused time, and twenty clients with as many requests as each may have.
 #[tokio::test(start_paused = true)]
 async fn unread_answers_that_hinder_others_are_reset_soon() {
     let server = Running::start().await;
@@ -666,8 +673,8 @@ async fn files_hold_no_memory() {
     }
 }
 
-/// Goal: a connection has no more streams in flight than its limit, and one that resets streams without end is closed or served
-/// in turn; an honest client is answered meanwhile.
+/// Goal: a connection has no more streams in flight than its limit, and one that resets streams without end
+/// is closed or served in turn; an honest client is answered meanwhile.
 #[tokio::test]
 async fn floods_of_streams_starve_nobody() {
     let server = Running::start().await;

@@ -123,8 +123,8 @@ async fn ten_thousand_commands_in_one_write() {
     assert!(ids.is_sorted_by(|a, b| a < b));
 }
 
-/// Goal: a client that never reads blocks only itself. Method: it sends 64 MiB of the largest request; all output of the
-/// server must fit into the socket buffers.
+/// Goal: a client that never reads blocks only itself. Method: it sends 64 MiB of the largest request; all
+/// output of the server must fit into the socket buffers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_never_reads_stops_only_itself() {
     let server = Running::start().await;
@@ -149,8 +149,8 @@ async fn a_client_that_never_reads_stops_only_itself() {
     sending.abort();
 }
 
-/// Goal: a client that reads nothing is disconnected after the write timeout, and not before. Method: answers of 26 MB, of
-/// which it reads the first line; paused time.
+/// Goal: a client that reads nothing is disconnected after the write timeout, and not before. Method: answers
+/// of 26 MB, of which it reads the first line; paused time.
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_disconnected() {
     tokio::time::pause();
@@ -171,8 +171,8 @@ async fn a_client_that_takes_nothing_is_disconnected() {
     assert!(!open().await);
 }
 
-/// Goal: an idle connection is closed after the idle timeout, and an incomplete command after the shorter request timeout.
-/// Method: paused time.
+/// Goal: an idle connection is closed after the idle timeout, and an incomplete command after the shorter
+/// request timeout. Method: paused time.
 #[tokio::test(start_paused = true)]
 async fn idle_connections_and_half_commands_are_closed() {
     let timeouts = Timeouts {
@@ -226,8 +226,8 @@ async fn idle_for_ever_where_that_is_wanted() {
     while !http.line().await.ends_with("HTTP/1.1 200 OK") {}
 }
 
-/// Goal: a request for one id does not compete with all waiting requests for many. Method: a blocked generator; of three
-/// requests for many ids only one waits at the generator, beside a request for one id.
+/// Goal: a request for one id does not compete with all waiting requests for many. Method: a blocked
+/// generator; of three requests for many ids only one waits at the generator, beside a request for one id.
 #[tokio::test]
 async fn requests_for_many_ids_wait_in_line() {
     let server = Running::start().await;
@@ -253,8 +253,8 @@ async fn requests_for_many_ids_wait_in_line() {
     }
 }
 
-/// Goal: MULTI to EXEC as in Redis: commands are queued, then run in order, with errors among the replies. If a command could
-/// not be queued, none runs.
+/// Goal: MULTI to EXEC as in Redis: commands are queued, then run in order, with errors among the replies. If
+/// a command could not be queued, none runs.
 #[tokio::test]
 async fn transactions_are_done_in_a_row() {
     let server = Running::start().await;
@@ -312,7 +312,8 @@ async fn transactions_are_done_in_a_row() {
     assert_eq!(client.line().await, "+PONG");
 }
 
-/// Goal: queued commands are limited for each connection and for all, and released however a transaction ends.
+/// Goal: queued commands are limited for each connection and for all, and released however a transaction
+/// ends.
 #[tokio::test]
 async fn transactions_hold_a_bounded_number_of_bytes() {
     let server = Running::start().await;
@@ -379,7 +380,8 @@ async fn the_last_place_is_taken_and_given_back() {
     assert_eq!(first.ask("QUIT").await, "+OK");
     assert!(first.rest().await.is_empty());
     drop(first);
-    // A connection is free once the server has seen the close. Until then clients get an error, never silence.
+    // A connection is free once the server has seen the close. Until then clients get an error, never
+    // silence.
     loop {
         let mut next = server.resp().await;
         if next

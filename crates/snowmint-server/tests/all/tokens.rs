@@ -1,5 +1,5 @@
-//! Tokens over real sockets, in HTTP and RESP; those of gRPC are in `grpc`. A test changes the file of tokens and waits for
-//! an answer that shows the change.
+//! Tokens over real sockets, in HTTP and RESP; those of gRPC are in `grpc`. A test changes the file of tokens
+//! and waits for an answer that shows the change.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -110,8 +110,8 @@ async fn http_requires_a_token_but_for_probes() {
     }
 }
 
-/// Goal: a token learns nothing about namespaces that it may not use. Method: one that exists and one that does not, in every
-/// request that names one.
+/// Goal: a token learns nothing about namespaces that it may not use. Method: one that exists and one that
+/// does not, in every request that names one.
 #[tokio::test]
 async fn a_forbidden_namespace_and_an_unknown_one_get_the_same_answer() {
     let (rows, secret) = row("web", "namespaces = ['default', 'mine-*']");
@@ -176,7 +176,8 @@ async fn rights_are_checked_one_by_one() {
     );
 }
 
-/// Goal: Redis clients recognise each answer. Method: the commands that they send, in the order in which they send them.
+/// Goal: Redis clients recognise each answer. Method: the commands that they send, in the order in which they
+/// send them.
 #[tokio::test]
 async fn resp_answers_as_redis_with_a_password() {
     let (rows, secret) = row("web", "namespaces = ['*']");
@@ -243,7 +244,8 @@ async fn tinyid_takes_its_own_parameter() {
     assert_eq!(get("/tinyid/id/nextIdSimple?bizType=default&token=x".to_owned()).await.1, "");
 }
 
-/// Goal: a change of the file takes effect at the next request of open connections, and an invalid file changes nothing.
+/// Goal: a change of the file takes effect at the next request of open connections, and an invalid file
+/// changes nothing.
 #[tokio::test]
 async fn open_connections_notice_a_revoked_token() {
     let (one, first) = row("one", "namespaces = ['*']");
@@ -327,8 +329,9 @@ async fn tokens_expire_while_connected() {
     assert!(refused.starts_with("-NOAUTH token `web` expired at 2023-11-14T22:13:21.000Z"), "{refused}");
 }
 
-/// Goal: guessing tokens at full speed neither finds one nor stops others. Method: four clients send wrong tokens without a
-/// pause, in pipelines; an honest one takes ids beside them until all is answered. Counts only, no times.
+/// Goal: guessing tokens at full speed neither finds one nor stops others. Method: four clients send wrong
+/// tokens without a pause, in pipelines; an honest one takes ids beside them until all is answered. Counts
+/// only, no times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_tokens_at_full_speed_leave_honest_clients_alone() {
     const GUESSES: usize = 2000;

@@ -95,8 +95,8 @@ impl GeneratorBuilder {
     }
 
     crate::setters! {
-        /// Sets the earliest instant of the ids, in unix milliseconds. Pass the end of the previous generator, so
-        /// that ids keep increasing.
+        /// Sets the earliest instant of the ids, in unix milliseconds. Pass the end of the previous
+        /// generator, so that ids keep increasing.
         not_before_unix_ms: u64;
 
         /// Sets what to do when the clock goes back; `wait(10ms)` by default.
@@ -105,8 +105,8 @@ impl GeneratorBuilder {
         /// Sets where the sequence of a new tick starts; 0 by default.
         start: Start;
 
-        /// Sets how far timestamps may trail the clock under full load; 4 ms by default. Below one tick it has no
-        /// effect.
+        /// Sets how far timestamps may trail the clock under full load; 4 ms by default. Below one tick it
+        /// has no effect.
         ///
         /// A caller that sleeps through a tick can still use that tick's ids, so that no caller has to spin.
         max_behind: Duration;

@@ -55,7 +55,8 @@ pub enum ForeignKind {
 }
 
 impl ForeignKind {
-    /// Returns its name, the length of an id in bytes, the unit of the timestamp in nanoseconds, and the fields.
+    /// Returns its name, the length of an id in bytes, the unit of the timestamp in nanoseconds, and the
+    /// fields.
     const fn facts(self) -> (&'static str, usize, u64, &'static [SchemeField]) {
         match self {
             Self::Uuid1 => ("uuid1", 16, 100, UUID1),

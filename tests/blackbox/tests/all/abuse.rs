@@ -1,8 +1,8 @@
-//! Abuse of every port beside an honest client: the client gets all its ids, memory stays bounded, and each protocol works
-//! afterwards.
+//! Abuse of every port beside an honest client: the client gets all its ids, memory stays bounded, and each
+//! protocol works afterwards.
 //!
-//! The honest client fails a test with an error, or with a request that takes longer than [`SLOWEST`], which leaves room for a
-//! busy machine. Its p99 is printed; `bench/src/bin/hostile.rs` measures it on a quiet one.
+//! The honest client fails a test with an error, or with a request that takes longer than [`SLOWEST`], which
+//! leaves room for a busy machine. Its p99 is printed; `bench/src/bin/hostile.rs` measures it on a quiet one.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -132,8 +132,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Runs `hostile` clients at the lowest priority, as if they had processors of their own, while an honest one sends requests:
-/// until they have begun, and for [`ABUSE`] after that.
+/// Runs `hostile` clients at the lowest priority, as if they had processors of their own, while an honest one
+/// sends requests: until they have begun, and for [`ABUSE`] after that.
 fn abuse<'a>(
     what: &str,
     honest: &mut Honest,
@@ -197,9 +197,9 @@ fn raise_open_files() {
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 }
 
-/// Goal: thousands of connections at once, on every port, delay no honest client and leave nothing behind. Method: 1,000
-/// connections per port, opened without a pause. A third stays silent, a third sends its request one byte at a time and never
-/// completes it, and a third sends one request and reads nothing.
+/// Goal: thousands of connections at once, on every port, delay no honest client and leave nothing behind.
+/// Method: 1,000 connections per port, opened without a pause. A third stays silent, a third sends its
+/// request one byte at a time and never completes it, and a third sends one request and reads nothing.
 #[test]
 fn five_thousand_connections_at_once() {
     const EACH: usize = 1000;
@@ -250,9 +250,9 @@ fn is_closed(client: &TcpStream) -> bool {
     }
 }
 
-/// Goal: whatever bytes arrive at any port, the server answers or closes, and continues to serve. Method: the seeds of all fuzz
-/// targets, each unchanged and with random changes from a fixed seed. The client then stops sending, and reads the server's
-/// answer.
+/// Goal: whatever bytes arrive at any port, the server answers or closes, and continues to serve. Method: the
+/// seeds of all fuzz targets, each unchanged and with random changes from a fixed seed. The client then stops
+/// sending, and reads the server's answer.
 #[test]
 fn the_seeds_of_every_protocol_on_every_port() {
     const CHANGED: usize = 5;
@@ -288,8 +288,8 @@ fn the_seeds_of_every_protocol_on_every_port() {
     victim.assert_unharmed(96);
 }
 
-/// Returns every seed of every fuzz target, also without the byte that selects how it is split, as an HTTP path, and as the
-/// messages of a gRPC call.
+/// Returns every seed of every fuzz target, also without the byte that selects how it is split, as an HTTP
+/// path, and as the messages of a gRPC call.
 fn seeds() -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
     let mut files = Vec::new();

@@ -95,9 +95,9 @@ fn counted(server: &Server, protocol: &str) -> usize {
     counts.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok()).sum()
 }
 
-/// Goal: each request has exactly one line, with its outcome, even if it is queued, rejected, unreadable or the last of its
-/// connection. Method: for each protocol, the number of lines equals the number of requests in the metrics; only discarded
-/// commands, which never ran, have a line without a count.
+/// Goal: each request has exactly one line, with its outcome, even if it is queued, rejected, unreadable or
+/// the last of its connection. Method: for each protocol, the number of lines equals the number of requests
+/// in the metrics; only discarded commands, which never ran, have a line without a count.
 #[test]
 fn each_request_is_one_line_with_its_outcome() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,8 +171,8 @@ fn each_request_is_one_line_with_its_outcome() {
     assert!(!server.log().contains(&token), "{}", server.log());
 }
 
-/// Goal: each line names the token of the request, over every protocol, and no line shows its text. Method: requests with a token,
-/// with none and with a wrong one; commands that were queued, discarded or cut off.
+/// Goal: each line names the token of the request, over every protocol, and no line shows its text. Method:
+/// requests with a token, with none and with a wrong one; commands that were queued, discarded or cut off.
 #[test]
 fn each_line_names_the_token() {
     let folder = tempfile::tempdir().unwrap();
@@ -264,8 +264,8 @@ print('done')
     assert!(created.iter().all(|token| !log.contains(token.as_str())), "{log}");
 }
 
-/// Goal: a command whose client disconnects while the answer is sent has a line too, since its ids count as issued. Method:
-/// clients request more than fits into the buffers of their connection, and disconnect.
+/// Goal: a command whose client disconnects while the answer is sent has a line too, since its ids count as
+/// issued. Method: clients request more than fits into the buffers of their connection, and disconnect.
 #[test]
 fn a_command_whose_client_leaves_is_cancelled() {
     const COMMANDS: usize = 40;
@@ -293,8 +293,8 @@ fn a_command_whose_client_leaves_is_cancelled() {
     });
 }
 
-/// Goal: the same for gRPC on the HTTP port: calls that are rejected before they reach the service, requests of a stream, and
-/// health checks. Method: grpcio, and headers that a web page would send.
+/// Goal: the same for gRPC on the HTTP port: calls that are rejected before they reach the service, requests
+/// of a stream, and health checks. Method: grpcio, and headers that a web page would send.
 #[test]
 fn each_call_is_one_line_with_its_outcome() {
     let folder = tempfile::tempdir().unwrap();

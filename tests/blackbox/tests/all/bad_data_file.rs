@@ -1,5 +1,5 @@
-//! A data file that is damaged, read-only, or on a full disk: a clear error, no loss, and recovery once the cause is gone. Each
-//! server has its disk in a separate mount namespace, which requires root.
+//! A data file that is damaged, read-only, or on a full disk: a clear error, no loss, and recovery once the
+//! cause is gone. Each server has its disk in a separate mount namespace, which requires root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use snowmint_test_servers::snowmint::server::assert_says;
 use snowmint_test_servers::snowmint::{self, Disk, Ids, Serve, Server, clock_and_disk, third_party};
 use snowmint_test_servers::time;
 
-/// A folder whose data file records a lease, and the ids that were made under it. Everything is in that file: SQLite's log
-/// beside it would hide damage to the file itself.
+/// A folder whose data file records a lease, and the ids that were made under it. Everything is in that file:
+/// SQLite's log beside it would hide damage to the file itself.
 fn used(folder: &Path) -> (PathBuf, Ids) {
     let server = Serve::new(folder).start();
     let mut ids = Ids::new();
@@ -29,8 +29,8 @@ fn sqlite(file: &Path, statement: &str) {
     third_party::output("python3", ["-c", script, file.to_str().unwrap(), statement]);
 }
 
-/// Goal: a node refuses a damaged file before it makes an id, and does not change it. Method: damage of each kind; then the
-/// intact file is restored, which must work and repeat no id.
+/// Goal: a node refuses a damaged file before it makes an id, and does not change it. Method: damage of each
+/// kind; then the intact file is restored, which must work and repeat no id.
 #[test]
 fn a_corrupt_data_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +80,8 @@ fn a_file_of_another_program() {
     assert_eq!(fs::read(&file).unwrap(), before);
 }
 
-/// Goal: a read-only data folder gives a clear error. Method: a read-only mount, because root may write anywhere else.
+/// Goal: a read-only data folder gives a clear error. Method: a read-only mount, because root may write
+/// anywhere else.
 #[test]
 fn a_read_only_data_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -125,8 +126,8 @@ fn a_full_disk_at_the_start() {
     ids.assert_unique();
 }
 
-/// Goal: if the disk fills up while the server runs, it continues to the end of its lease, then rejects requests with the reason
-/// and is not ready. It stays alive and recovers once there is space.
+/// Goal: if the disk fills up while the server runs, it continues to the end of its lease, then rejects
+/// requests with the reason and is not ready. It stays alive and recovers once there is space.
 #[test]
 fn a_full_disk_while_running() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Bad input to the command line and to the service: each gets an error that names the value, the limit and the
-//! remedy, and changes nothing.
+//! Bad input to the command line and to the service: each gets an error that names the value, the limit and
+//! the remedy, and changes nothing.
 
 use std::net::TcpListener;
 
@@ -54,8 +54,8 @@ fn settings_that_cannot_be() {
     refused(&["inspect", "12x4"], &["12x4"]);
 }
 
-/// Goal: an invalid namespace or count is refused in each protocol's form, and uses up nothing. Method: every bad request on
-/// one connection, between requests for ids.
+/// Goal: an invalid namespace or count is refused in each protocol's form, and uses up nothing. Method: every
+/// bad request on one connection, between requests for ids.
 #[test]
 fn namespaces_and_counts_over_resp() {
     let folder = tempfile::tempdir().unwrap();
@@ -119,7 +119,8 @@ fn namespaces_and_counts_over_http() {
     assert_eq!(server.get("/v1/ids/default?count=3").ids().unwrap().len(), 3);
 }
 
-/// Goal: the error for a port in use names its address, its flag and a remedy; the program that uses it is not disturbed.
+/// Goal: the error for a port in use names its address, its flag and a remedy; the program that uses it is
+/// not disturbed.
 #[test]
 fn a_port_in_use() {
     let folder = tempfile::tempdir().unwrap();
@@ -138,8 +139,8 @@ fn a_port_in_use() {
     assert_eq!(server.take(10).len(), 10);
 }
 
-/// Goal: of two servers with the same fixed worker, the second is refused with the name of the first, which continues; the
-/// second can start once the first has ended.
+/// Goal: of two servers with the same fixed worker, the second is refused with the name of the first, which
+/// continues; the second can start once the first has ended.
 #[test]
 fn a_second_server_with_the_same_fixed_worker() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,7 +160,8 @@ fn a_second_server_with_the_same_fixed_worker() {
     ids.assert_unique();
 }
 
-/// Goal: two layouts in one namespace could produce duplicates, so the store rejects the second and shows both.
+/// Goal: two layouts in one namespace could produce duplicates, so the store rejects the second and shows
+/// both.
 #[test]
 fn a_store_whose_records_carry_another_layout() {
     let folder = tempfile::tempdir().unwrap();

@@ -22,7 +22,8 @@ struct Plan {
     name: &'static str,
     /// Number of ids to draw.
     ids: usize,
-    /// Target rate of each client: low enough that faults have time to strike and the machine is not saturated.
+    /// Target rate of each client: low enough that faults have time to strike and the machine is not
+    /// saturated.
     ids_a_second: u64,
     /// The servers' layout; its timestamp is Twitter's.
     layout: &'static str,
@@ -36,8 +37,8 @@ struct Plan {
     least_faults: u32,
 }
 
-/// Goal: no duplicates under every fault at once, with the defaults of the service: 32 workers, so that a server finds one at
-/// once after a restart.
+/// Goal: no duplicates under every fault at once, with the defaults of the service: 32 workers, so that a
+/// server finds one at once after a restart.
 #[test]
 fn two_million_ids_through_kills_pauses_and_stepped_clocks() {
     run(&Plan {
@@ -52,8 +53,8 @@ fn two_million_ids_through_kills_pauses_and_stepped_clocks() {
     });
 }
 
-/// Goal: the same in the hardest case. Method: four workers for four servers, so that every restart and every end of a pause
-/// takes a worker that another server had a moment ago, and may think it still has.
+/// Goal: the same in the hardest case. Method: four workers for four servers, so that every restart and every
+/// end of a pause takes a worker that another server had a moment ago, and may think it still has.
 #[test]
 fn a_million_ids_where_workers_change_hands_all_the_time() {
     run(&Plan {
@@ -68,8 +69,8 @@ fn a_million_ids_where_workers_change_hands_all_the_time() {
     });
 }
 
-/// One seed decides which fault strikes which server. Clients check the order of ids as they arrive; the end of the test looks
-/// for duplicates over all ids.
+/// One seed decides which fault strikes which server. Clients check the order of ids as they arrive; the end
+/// of the test looks for duplicates over all ids.
 fn run(plan: &Plan) {
     // The two tests of this file must not disturb each other.
     static ALONE: Mutex<()> = Mutex::new(());

@@ -214,7 +214,8 @@ const Redis = require('ioredis');
 })();
 ";
 
-/// The script part that both clients share. JavaScript's numbers hold 53 bits, so each id has to arrive as a string of digits.
+/// The script part that both clients share. JavaScript's numbers hold 53 bits, so each id has to arrive as a
+/// string of digits.
 const CHECK: &str = r"
 const assert = require('assert');
 async function check(call) {
@@ -233,8 +234,8 @@ async function check(call) {
 }
 ";
 
-/// Goal: JavaScript clients keep every digit. Method: node-redis in both versions of the protocol and ioredis, unmodified;
-/// 1,000 ids one by one and 1,000 at once.
+/// Goal: JavaScript clients keep every digit. Method: node-redis in both versions of the protocol and
+/// ioredis, unmodified; 1,000 ids one by one and 1,000 at once.
 #[test]
 fn javascript_clients_keep_every_digit() {
     let folder = tempfile::tempdir().unwrap();
@@ -353,8 +354,8 @@ fn a_post_without_a_body_draws_ids() {
     assert_eq!(server.metric("snowmint_ids_issued_total").to_string(), "22");
 }
 
-/// Goal: a page of an allowed origin may send requests and read answers over either version, and a repeated POST gets the same
-/// ids.
+/// Goal: a page of an allowed origin may send requests and read answers over either version, and a repeated
+/// POST gets the same ids.
 #[test]
 fn curl_as_a_web_page() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,8 @@ use snowmint_test_servers::{Etcd, snowmint, time};
 const HOUR_MS: u64 = 3_600_000;
 const SLACK_MS: u64 = 60_000;
 
-/// Draws ids and checks that they increase and were made about `offset_ms` from now, by one worker. Returns that worker.
+/// Draws ids and checks that they increase and were made about `offset_ms` from now, by one worker. Returns
+/// that worker.
 fn take(server: &Server, offset_ms: i64, ids: &mut Ids) -> u64 {
     let taken = server.take(5000);
     assert!(increase(&taken));
@@ -22,9 +23,9 @@ fn take(server: &Server, offset_ms: i64, ids: &mut Ids) -> u64 {
     ids::worker(taken[0])
 }
 
-/// Goal: a clock an hour behind the records costs a warning, nothing else. Its node may be granted the time before the first grant
-/// of a worker. Method: a normal server makes ids and ends; one that starts an hour behind finds its record, and others beside it
-/// continue.
+/// Goal: a clock an hour behind the records costs a warning, nothing else. Its node may be granted the time
+/// before the first grant of a worker. Method: a normal server makes ids and ends; one that starts an hour
+/// behind finds its record, and others beside it continue.
 #[test]
 fn an_hour_behind_repeats_no_id_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -62,9 +63,9 @@ fn an_hour_behind_repeats_no_id_and_says_so() {
     ids.assert_unique();
 }
 
-/// Goal: a clock that is 1 h ahead produces no duplicate, not even on the worker whose future it has used, and takes none beside
-/// a server that lives. Method: one such server between normal ones, with a limit that allows it; it is killed, and one that exits
-/// cleanly follows it.
+/// Goal: a clock that is 1 h ahead produces no duplicate, not even on the worker whose future it has used,
+/// and takes none beside a server that lives. Method: one such server between normal ones, with a limit that
+/// allows it; it is killed, and one that exits cleanly follows it.
 #[test]
 fn an_hour_ahead_makes_no_duplicate_beside_normal_servers() {
     let folder = tempfile::tempdir().unwrap();
@@ -98,8 +99,9 @@ fn an_hour_ahead_makes_no_duplicate_beside_normal_servers() {
     ids.assert_unique();
 }
 
-/// Goal: no order of right and wrong clocks produces a duplicate. Method: servers a, b, c start and end with clocks an hour
-/// behind, right and an hour ahead in turn, cleanly or by force. Each keeps its ports, so it finds its own records again.
+/// Goal: no order of right and wrong clocks produces a duplicate. Method: servers a, b, c start and end with
+/// clocks an hour behind, right and an hour ahead in turn, cleanly or by force. Each keeps its ports, so it
+/// finds its own records again.
 #[test]
 fn every_mix_of_clocks_at_start_makes_no_duplicate() {
     let folder = tempfile::tempdir().unwrap();
@@ -132,9 +134,9 @@ fn every_mix_of_clocks_at_start_makes_no_duplicate() {
     ids.assert_unique();
 }
 
-/// Goal: restarts with a clock that is ahead block no worker until that time. Method: 32 workers; 40 servers that crash with a clock
-/// an hour ahead, 40 that are 20 years ahead, and 40 that start at one date; after each, a server with a correct clock has ids within
-/// 10 s. All of them draw ids.
+/// Goal: restarts with a clock that is ahead block no worker until that time. Method: 32 workers; 40 servers
+/// that crash with a clock an hour ahead, 40 that are 20 years ahead, and 40 that start at one date; after
+/// each, a server with a correct clock has ids within 10 s. All of them draw ids.
 #[test]
 fn crashes_with_a_clock_ahead_block_no_worker() {
     const TWENTY_YEARS_MS: i64 = 20 * 365 * 24 * 3_600_000;
@@ -167,8 +169,8 @@ fn crashes_with_a_clock_ahead_block_no_worker() {
     ids.assert_unique();
 }
 
-/// Goal: a node whose clock is years ahead takes no worker of an etcd, which has a clock. Method: 32 workers; two healthy nodes,
-/// 32 starts with a clock 20 years ahead, and a third healthy node.
+/// Goal: a node whose clock is years ahead takes no worker of an etcd, which has a clock. Method: 32 workers;
+/// two healthy nodes, 32 starts with a clock 20 years ahead, and a third healthy node.
 #[test]
 fn etcd_refuses_starts_years_ahead() {
     let (folder, etcd) = (tempfile::tempdir().unwrap(), Etcd::start());

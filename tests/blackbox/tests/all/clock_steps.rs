@@ -1,5 +1,6 @@
-//! Wall clocks that are stepped while a node runs: a node that fell behind, dates and periods, and `--clock wall`, where the
-//! rule decides. libfaketime steps the clock; each test takes 2 to 30 s, mostly waiting for leases.
+//! Wall clocks that are stepped while a node runs: a node that fell behind, dates and periods, and `--clock
+//! wall`, where the rule decides. libfaketime steps the clock; each test takes 2 to 30 s, mostly waiting for
+//! leases.
 
 use std::path::Path;
 use std::time::Duration;
@@ -50,9 +51,9 @@ fn step_and_wait(server: &Server, clock: &FakeClock, offset: &str) {
     });
 }
 
-/// Goal: the node does not follow an unconfirmed step, even after its lease has ended: a wrong wall clock must not take a
-/// worker's future. Method: a single node on a file; its clock is stepped by an hour, and the process is paused beyond its
-/// lease.
+/// Goal: the node does not follow an unconfirmed step, even after its lease has ended: a wrong wall clock
+/// must not take a worker's future. Method: a single node on a file; its clock is stepped by an hour, and the
+/// process is paused beyond its lease.
 #[test]
 fn a_step_that_nobody_confirms_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
@@ -70,9 +71,9 @@ fn a_step_that_nobody_confirms_is_not_followed() {
     ids.assert_unique();
 }
 
-/// Goal: a node that is behind and lost its worker looks for another by the wall clock; by its own clock, every worker is taken
-/// for hours. Method: there are two workers; others take the free one and the node's own, which is free by their clocks; one of
-/// them is killed.
+/// Goal: a node that is behind and lost its worker looks for another by the wall clock; by its own clock,
+/// every worker is taken for hours. Method: there are two workers; others take the free one and the node's
+/// own, which is free by their clocks; one of them is killed.
 #[test]
 fn a_node_that_is_behind_seeks_a_lease_by_the_wall_clock() {
     let folder = tempfile::tempdir().unwrap();
@@ -94,10 +95,10 @@ fn a_node_that_is_behind_seeks_a_lease_by_the_wall_clock() {
     ids.assert_unique();
 }
 
-/// Goal: over a store that may lose writes, a node that is behind by less than `--max-skew` and claims a worker by the wall clock
-/// makes ids as soon as the claim has settled: its clock moves forward with the grant. Method: Redis; the node starts 20 s behind,
-/// its clock is put right, and another node takes its worker, which is free by the right time. No request is refused because
-/// of the clock.
+/// Goal: over a store that may lose writes, a node that is behind by less than `--max-skew` and claims a
+/// worker by the wall clock makes ids as soon as the claim has settled: its clock moves forward with the
+/// grant. Method: Redis; the node starts 20 s behind, its clock is put right, and another node takes its
+/// worker, which is free by the right time. No request is refused because of the clock.
 #[test]
 fn a_claim_by_the_wall_clock_that_has_to_settle_moves_the_clock_too() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -131,8 +132,9 @@ fn a_claim_by_the_wall_clock_that_has_to_settle_moves_the_clock_too() {
     ids.assert_unique();
 }
 
-/// Goal: if the store has a clock, a node that is behind catches up without interruption, and does not follow a wrong wall
-/// clock. Method: Redis; the node starts eight hours behind, its clock is put right, then wrong by a day.
+/// Goal: if the store has a clock, a node that is behind catches up without interruption, and does not follow
+/// a wrong wall clock. Method: Redis; the node starts eight hours behind, its clock is put right, then wrong
+/// by a day.
 #[test]
 fn the_store_s_clock_tells_which_clock_is_wrong() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -167,8 +169,8 @@ fn text(server: &Server, namespace: &str) -> String {
     quoted.unwrap_or_else(|| panic!("no dated id in {ids}")).to_owned()
 }
 
-/// Goal: the day in a text and the period of a number follow the wall clock. Method: a node starts a day behind; its clock is
-/// put right while it runs.
+/// Goal: the day in a text and the period of a number follow the wall clock. Method: a node starts a day
+/// behind; its clock is put right while it runs.
 #[test]
 fn dates_and_periods_follow_the_wall_clock() {
     let folder = tempfile::tempdir().unwrap();
@@ -194,8 +196,8 @@ fn dates_and_periods_follow_the_wall_clock() {
     assert!(today.ends_with("-1"), "the first number of a day: {today}");
 }
 
-/// Goal: a single node on a file that fell behind catches up once the wall clock has been steady for long enough. Method: it
-/// starts five minutes behind, and the clock is put right; six windows are 12 s.
+/// Goal: a single node on a file that fell behind catches up once the wall clock has been steady for long
+/// enough. Method: it starts five minutes behind, and the clock is put right; six windows are 12 s.
 #[test]
 fn a_node_alone_that_is_behind_is_brought_forward_once_the_wall_clock_has_lasted() {
     let folder = tempfile::tempdir().unwrap();
@@ -212,7 +214,8 @@ fn a_node_alone_that_is_behind_is_brought_forward_once_the_wall_clock_has_lasted
     ids.assert_unique();
 }
 
-/// Checks a node on a wall clock after an unconfirmed step forward: it refuses, and reports the reason everywhere.
+/// Checks a node on a wall clock after an unconfirmed step forward: it refuses, and reports the reason
+/// everywhere.
 fn assert_refuses_the_clock(server: &Server, why: &str) {
     server.log_with(why, PATIENCE);
     let ready = time::eventually("it is not ready for this reason", PATIENCE, || {
@@ -225,8 +228,8 @@ fn assert_refuses_the_clock(server: &Server, why: &str) {
     assert!(refused.starts_with("NOTREADY ") && refused.contains(why), "{refused}");
 }
 
-/// Checks a node whose clock was put right: ids at once, under the lease of the same worker, which reaches at most a window
-/// ahead.
+/// Checks a node whose clock was put right: ids at once, under the lease of the same worker, which reaches at
+/// most a window ahead.
 fn assert_took_no_future(server: &Server, worker: u64, ids: &mut Ids) {
     wait_for_ids_of(server, 0, ids);
     take(server, 0, ids);
@@ -238,8 +241,8 @@ fn assert_took_no_future(server: &Server, worker: u64, ids: &mut Ids) {
     });
 }
 
-/// Goal: over a store with a clock, a wrong step forward uses up nothing of a worker's future, and the node reports it. Method:
-/// Redis; an hour forward for longer than a renewal, and back.
+/// Goal: over a store with a clock, a wrong step forward uses up nothing of a worker's future, and the node
+/// reports it. Method: Redis; an hour forward for longer than a renewal, and back.
 #[test]
 fn by_the_wall_clock_a_step_that_the_store_contradicts_takes_no_future() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -256,9 +259,9 @@ fn by_the_wall_clock_a_step_that_the_store_contradicts_takes_no_future() {
     ids.assert_unique();
 }
 
-/// Goal: over a store without a clock, a wrong step forward that is corrected uses up nothing of a worker's future, and the node
-/// follows one that lasts. Method: a single node on a file; three hours forward for some seconds, then four minutes that stay;
-/// six windows are 6 s.
+/// Goal: over a store without a clock, a wrong step forward that is corrected uses up nothing of a worker's
+/// future, and the node follows one that lasts. Method: a single node on a file; three hours forward for some
+/// seconds, then four minutes that stay; six windows are 6 s.
 #[test]
 fn by_the_wall_clock_a_step_that_nobody_confirms_is_followed_once_it_lasts() {
     let folder = tempfile::tempdir().unwrap();
@@ -278,9 +281,9 @@ fn by_the_wall_clock_a_step_that_nobody_confirms_is_followed_once_it_lasts() {
     ids.assert_unique();
 }
 
-/// Goal: a node's other lease in the same pool confirms no step: its record, written before the step, is the node's own. Method:
-/// a single node on a file, with a namespace whose rule takes another worker; two steps of 20 s, which nothing confirms, are
-/// together more than `--max-skew`.
+/// Goal: a node's other lease in the same pool confirms no step: its record, written before the step, is the
+/// node's own. Method: a single node on a file, with a namespace whose rule takes another worker; two steps
+/// of 20 s, which nothing confirms, are together more than `--max-skew`.
 #[test]
 fn by_the_wall_clock_a_node_confirms_no_step_by_its_own_records() {
     let folder = tempfile::tempdir().unwrap();
@@ -318,8 +321,8 @@ fn by_the_wall(folder: &Path, clock: &FakeClock, rule: &str, layout: &str) -> Se
     Serve::new(folder).args(args).clock(clock).start()
 }
 
-/// Goal: `reject` refuses ids while the clock is behind, and says so; otherwise ids continue. Method: an hour back, and right
-/// again; then an hour forward.
+/// Goal: `reject` refuses ids while the clock is behind, and says so; otherwise ids continue. Method: an hour
+/// back, and right again; then an hour forward.
 #[test]
 fn by_the_wall_clock_reject_refuses_until_the_clock_is_right_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -339,8 +342,8 @@ fn by_the_wall_clock_reject_refuses_until_the_clock_is_right_again() {
     ids.assert_unique();
 }
 
-/// Goal: `wait` answers once the clock has caught up, and rejects requests beyond its limit. Method: three seconds back, then an
-/// hour.
+/// Goal: `wait` answers once the clock has caught up, and rejects requests beyond its limit. Method: three
+/// seconds back, then an hour.
 #[test]
 fn by_the_wall_clock_wait_waits_for_the_clock() {
     let folder = tempfile::tempdir().unwrap();
@@ -359,7 +362,8 @@ fn by_the_wall_clock_wait_waits_for_the_clock() {
     ids.assert_unique();
 }
 
-/// Goal: `borrow` continues ahead of a clock that went back. Method: an hour back, under a rule that covers it.
+/// Goal: `borrow` continues ahead of a clock that went back. Method: an hour back, under a rule that covers
+/// it.
 #[test]
 fn by_the_wall_clock_borrow_goes_on_ahead_of_the_clock() {
     let folder = tempfile::tempdir().unwrap();
@@ -374,8 +378,8 @@ fn by_the_wall_clock_borrow_goes_on_ahead_of_the_clock() {
     ids.assert_unique();
 }
 
-/// Goal: `generation` follows the clock back in another generation, as a backup worker id and as a stepped base sequence.
-/// Method: a second back within the lease, under both layouts.
+/// Goal: `generation` follows the clock back in another generation, as a backup worker id and as a stepped
+/// base sequence. Method: a second back within the lease, under both layouts.
 #[test]
 fn by_the_wall_clock_a_generation_follows_the_clock_back() {
     for (layout, shift) in [(BACKUP, 20), (STEPPED, 12)] {
@@ -400,8 +404,8 @@ fn by_the_wall_clock_a_generation_follows_the_clock_back() {
     }
 }
 
-/// Goal: no step of a wall clock repeats an id. Method: four nodes on one store with few workers, each with another rule, whose
-/// clocks are stepped by up to an hour again and again while ids are drawn.
+/// Goal: no step of a wall clock repeats an id. Method: four nodes on one store with few workers, each with
+/// another rule, whose clocks are stepped by up to an hour again and again while ids are drawn.
 #[test]
 fn no_step_of_a_wall_clock_repeats_an_id() {
     const OFFSETS: [&str; 6] = ["-1h", "-2s", "+0", "+0", "+1s", "+1h"];

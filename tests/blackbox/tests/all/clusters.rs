@@ -1,8 +1,9 @@
-//! Six nodes on real clusters. Nodes and coordinators are killed, paused and cut off, and clocks jump, while clients draw ids: no
-//! id may be a duplicate. Also measures the table of `tests/README.md`.
+//! Six nodes on real clusters. Nodes and coordinators are killed, paused and cut off, and clocks jump, while
+//! clients draw ids: no id may be a duplicate. Also measures the table of `tests/README.md`.
 //!
-//! `SNOWMINT_CHAOS=long` draws seven million ids from each store, and twenty million ids and five million numbers from each
-//! store whose primary changes. `SNOWMINT_SEED=n` repeats a schedule of faults; their timing still depends on the machine.
+//! `SNOWMINT_CHAOS=long` draws seven million ids from each store, and twenty million ids and five million
+//! numbers from each store whose primary changes. `SNOWMINT_SEED=n` repeats a schedule of faults; their
+//! timing still depends on the machine.
 
 mod coordinators;
 mod fault_table;
@@ -20,8 +21,8 @@ use snowmint_test_servers::time;
 use coordinators::Kind;
 use world::World;
 
-/// Eight workers for six nodes; nodes that have ended hold two. So workers change hands all the time. With 256 ids a tick, two
-/// nodes with one worker would soon produce a duplicate.
+/// Eight workers for six nodes; nodes that have ended hold two. So workers change hands all the time. With
+/// 256 ids a tick, two nodes with one worker would soon produce a duplicate.
 const LAYOUT: &str = "time:41@1ms datacenter:11 worker:3 sequence:8 epoch:2010-11-04T01:42:54.657Z";
 const LOAD: Load = Load { clients: 12, numbers: None, ids_a_second: 5_000 };
 /// Half of the connections draw ids, half of them numbers.
@@ -101,7 +102,8 @@ fn no_duplicates_on_postgres() {
     run(&Plan::new("chaos-postgres", Kind::Postgres));
 }
 
-/// Goal: the same where the primary changes, on MariaDB with a replica that confirms each commit, for ids and numbers.
+/// Goal: the same where the primary changes, on MariaDB with a replica that confirms each commit, for ids and
+/// numbers.
 #[test]
 fn no_duplicates_on_mariadb_with_switchovers() {
     run(&Plan::with_switchovers("chaos-mariadb-pair", Kind::MariaDbPair, WINDOW));
@@ -113,8 +115,8 @@ fn no_duplicates_on_postgres_with_a_synchronous_standby() {
     run(&Plan::with_switchovers("chaos-postgres-synchronous", Kind::PostgresSynchronous, WINDOW));
 }
 
-/// Goal: the same on PostgreSQL with an asynchronous standby, whose promotion loses the newest writes: at most `may_lose` of
-/// them, which `switchovers` ensures.
+/// Goal: the same on PostgreSQL with an asynchronous standby, whose promotion loses the newest writes: at
+/// most `may_lose` of them, which `switchovers` ensures.
 #[test]
 fn no_duplicates_on_postgres_with_an_asynchronous_standby() {
     run(&Plan::with_switchovers("chaos-postgres-asynchronous", Kind::PostgresAsynchronous, LOSSY_WINDOW));
@@ -126,8 +128,8 @@ fn no_duplicates_on_redis_with_sentinels() {
     run(&Plan::with_switchovers("chaos-redis-sentinels", Kind::RedisSentinels, LOSSY_WINDOW));
 }
 
-/// One seed decides which fault strikes which node and coordinator. Clients check the order of ids as they arrive; the end of
-/// the test looks for duplicates over all ids.
+/// One seed decides which fault strikes which node and coordinator. Clients check the order of ids as they
+/// arrive; the end of the test looks for duplicates over all ids.
 fn run(plan: &Plan) {
     let seed = SplitMix64::seed();
     println!("SNOWMINT_SEED={seed}");

@@ -1,8 +1,9 @@
-//! The console in headless Chromium, used like people do: with the mouse, with the keyboard only, in both themes, on a phone.
+//! The console in headless Chromium, used like people do: with the mouse, with the keyboard only, in both
+//! themes, on a phone.
 //!
-//! `console/browser.js` drives the browser. With `SNOWMINT_PICTURES=FOLDER` it also writes the pictures of `docs/console.md`.
-//! `console/states.js` shows states that it makes itself, `console/other_site.js` is a page of another site; `console/chromium.js`
-//! starts the browser of all.
+//! `console/browser.js` drives the browser. With `SNOWMINT_PICTURES=FOLDER` it also writes the pictures of
+//! `docs/console.md`. `console/states.js` shows states that it makes itself, `console/other_site.js` is a
+//! page of another site; `console/chromium.js` starts the browser of all.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -23,8 +24,8 @@ const PAGE: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
 /// A text that would run as a script if it were inserted as markup.
 const HOSTILE: &str = "<script>alert(1)</script><img src=x onerror=alert(1)>";
 
-/// Goal: each view works, has no accessibility fault, and shows problems clearly. Method: one browser visits a server without
-/// tokens, and one with a token, whose store goes away and comes back.
+/// Goal: each view works, has no accessibility fault, and shows problems clearly. Method: one browser visits
+/// a server without tokens, and one with a token, whose store goes away and comes back.
 #[test]
 fn console_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
@@ -155,8 +156,9 @@ fn start_browser(script: &str, asked: &Value) -> std::process::Child {
         .unwrap()
 }
 
-/// Goal: the console shows what it does not know as unknown, whatever happens to the node, the store and the connection. Method: a
-/// browser gets the page from a server and its data from the script, which also moves the clock of the page.
+/// Goal: the console shows what it does not know as unknown, whatever happens to the node, the store and the
+/// connection. Method: a browser gets the page from a server and its data from the script, which also moves
+/// the clock of the page.
 #[test]
 fn console_in_states_that_are_made() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,8 +192,9 @@ fn a_page_of_another_site_draws_no_ids() {
     assert_eq!(server.metric("snowmint_ids_issued_total").to_string(), "1", "by the console alone");
 }
 
-/// Goal: browsers get the page, and other clients get the same answer as before; without the console no client gets the page.
-/// Method: `/` as a browser and as other clients, with the default, the flag, the configuration file and the variable.
+/// Goal: browsers get the page, and other clients get the same answer as before; without the console no
+/// client gets the page. Method: `/` as a browser and as other clients, with the default, the flag, the
+/// configuration file and the variable.
 #[test]
 fn console_is_served_to_browsers_unless_it_is_off() {
     let folder = tempfile::tempdir().unwrap();
@@ -245,8 +248,8 @@ fn console_is_served_to_browsers_unless_it_is_off() {
     }
 }
 
-/// Goal: many viewers cost the store no more than one, and their number is limited. Method: as many streams as allowed, and one
-/// more; the store's own count of calls.
+/// Goal: many viewers cost the store no more than one, and their number is limited. Method: as many streams
+/// as allowed, and one more; the store's own count of calls.
 #[test]
 fn many_viewers_cost_the_store_as_much_as_one() {
     let folder = tempfile::tempdir().unwrap();

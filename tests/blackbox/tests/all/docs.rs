@@ -1,10 +1,11 @@
-//! READMEs and docs: link targets exist, the book has every page, each console block prints the output it shows, and the clients
-//! in other languages run.
+//! READMEs and docs: link targets exist, the book has every page, each console block prints the output it
+//! shows, and the clients in other languages run.
 //!
-//! In a block, `$` begins a command; the lines below it are its output. Ids, dates and times may differ, and `…` stands for any
-//! text (alone on a line, for any lines). A command without output must succeed; of `snowmint serve`, only the flags are checked.
-//! A block that cannot run on a test machine follows `<!-- not run: REASON -->`, one that needs another system `<!-- on: SYSTEM
-//! -->`, a program `<!-- run: python -->` or `<!-- run: node -->`.
+//! In a block, `$` begins a command; the lines below it are its output. Ids, dates and times may differ, and
+//! `…` stands for any text (alone on a line, for any lines). A command without output must succeed; of
+//! `snowmint serve`, only the flags are checked. A block that cannot run on a test machine follows `<!-- not
+//! run: REASON -->`, one that needs another system `<!-- on: SYSTEM -->`, a program `<!-- run: python -->` or
+//! `<!-- run: node -->`.
 
 mod other_systems;
 
@@ -89,7 +90,8 @@ fn links_and_paths_lead_somewhere() {
     assert!(broken.is_empty(), "these lead nowhere:\n{}", broken.join("\n"));
 }
 
-/// Each page of docs is a chapter of the book: in the SUMMARY.md of its folder, or of the next folder above that has one.
+/// Each page of docs is a chapter of the book: in the SUMMARY.md of its folder, or of the next folder above
+/// that has one.
 #[test]
 fn the_book_has_every_page() {
     let mut missing = Vec::new();
@@ -103,13 +105,14 @@ fn the_book_has_every_page() {
     assert!(missing.is_empty(), "SUMMARY.md lacks {missing:?}");
 }
 
-/// Returns whether the page is a translation: `docs/zh/check.py` checks that its blocks equal those of the original page.
+/// Returns whether the page is a translation: `docs/zh/check.py` checks that its blocks equal those of the
+/// original page.
 fn translated(page: &Path) -> bool {
     page.starts_with(snowmint::workspace().join("docs/zh"))
 }
 
-/// In the book, a link to a file outside docs leads to the code host, also to a README.md there. A link to a README.md of
-/// docs leads to the index.html that mdBook makes of it. Other links do not change.
+/// In the book, a link to a file outside docs leads to the code host, also to a README.md there. A link to a
+/// README.md of docs leads to the index.html that mdBook makes of it. Other links do not change.
 #[test]
 fn links_of_the_book_lead_to_the_host_or_a_page() {
     let chapter = |content: &str| {
@@ -142,8 +145,8 @@ fn examples_in_rust_are_compiled() {
     }
 }
 
-/// Goal: a reader who copies a program in Rust gets the crates that it uses. Method: before the first program of these pages, a
-/// block names each crate of ours in it, in this repository.
+/// Goal: a reader who copies a program in Rust gets the crates that it uses. Method: before the first program
+/// of these pages, a block names each crate of ours in it, in this repository.
 #[test]
 fn programs_in_rust_come_with_their_lines_for_cargo() {
     const PAGES: [&str; 5] = [
@@ -191,7 +194,8 @@ fn link_exists(page: &Path, target: &str) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| slug(line).as_deref() == Some(anchor)))
 }
 
-/// Whoever gets an alert finds its paragraph: each alert in `monitoring` links to a heading of its own in docs/troubleshooting.md.
+/// Whoever gets an alert finds its paragraph: each alert in `monitoring` links to a heading of its own in
+/// docs/troubleshooting.md.
 #[test]
 fn each_alert_links_to_its_paragraph() {
     const HOST: &str = "https://github.com/snowmint/snowmint/blob/main/";
@@ -276,7 +280,8 @@ fn sources() -> Vec<PathBuf> {
     sources
 }
 
-/// The log lines of `docs/troubleshooting.md` and the metrics of `docs/metrics.md` are those of the code. In a line, `..` and words with digits vary.
+/// The log lines of `docs/troubleshooting.md` and the metrics of `docs/metrics.md` are those of the code. In
+/// a line, `..` and words with digits vary.
 #[test]
 fn log_lines_and_metrics_exist() {
     let code: String = sources()
@@ -405,7 +410,8 @@ fn console_blocks_print_what_they_show() {
     assert!(tried > 100, "only {tried} commands were found");
 }
 
-/// Runs the blocks of a page on a separate server. Returns the number of commands and programs, and the failures.
+/// Runs the blocks of a page on a separate server. Returns the number of commands and programs, and the
+/// failures.
 fn try_page(page: &Path) -> (usize, Vec<String>) {
     let blocks = blocks(&fs::read_to_string(page).unwrap());
     let mut tried = 0;

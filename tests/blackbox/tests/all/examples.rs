@@ -1,5 +1,5 @@
-//! The examples in other languages, started as their READMEs say: real frameworks, stock clients. The Rust example has its own
-//! test.
+//! The examples in other languages, started as their READMEs say: real frameworks, stock clients. The Rust
+//! example has its own test.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -62,7 +62,8 @@ impl Example {
     }
 }
 
-/// Goal: the `FastAPI` example gives orders ids that increase, reads them back, and answers 503 without the service.
+/// Goal: the `FastAPI` example gives orders ids that increase, reads them back, and answers 503 without the
+/// service.
 #[test]
 fn fastapi() {
     let folder = tempfile::tempdir().unwrap();
@@ -114,7 +115,8 @@ fn node() {
     assert_eq!(example.status_without_mint("{}"), "503");
 }
 
-/// Goal: the queue gives each job to one worker, oldest first, and its functions read the time in the ids of the service.
+/// Goal: the queue gives each job to one worker, oldest first, and its functions read the time in the ids of
+/// the service.
 #[test]
 fn job_queue() {
     let folder = tempfile::tempdir().unwrap();

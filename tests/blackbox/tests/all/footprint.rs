@@ -11,8 +11,8 @@ use snowmint_test_servers::time;
 
 const MIB: f64 = 1024.0;
 
-/// Goal: print the time from start to first id on a file that was used before. It is not asserted, because the machine may be
-/// busy.
+/// Goal: print the time from start to first id on a file that was used before. It is not asserted, because
+/// the machine may be busy.
 #[test]
 fn start_to_first_id() {
     let folder = tempfile::tempdir().unwrap();
@@ -31,8 +31,8 @@ fn start_to_first_id() {
     snowmint::publish("footprint-start", &text);
 }
 
-/// Goal: an idle server stays below 20 MiB, and a million ids leave no memory behind. The limit of a debug build, with its
-/// larger code, is 42 MiB.
+/// Goal: an idle server stays below 20 MiB, and a million ids leave no memory behind. The limit of a debug
+/// build, with its larger code, is 42 MiB.
 #[test]
 fn memory_when_idle() {
     let folder = tempfile::tempdir().unwrap();
@@ -59,8 +59,8 @@ fn memory_when_idle() {
     assert!(rss < limit_kib && after < limit_kib, "{text}");
 }
 
-/// Goal: idle connections cost little, and nothing after they close. Method: 9,900 clients send one request and stay. The aim for
-/// a release build is 60 MiB for 10,000.
+/// Goal: idle connections cost little, and nothing after they close. Method: 9,900 clients send one request
+/// and stay. The aim for a release build is 60 MiB for 10,000.
 #[test]
 fn memory_of_idle_connections() {
     const CLIENTS: usize = 9_900;

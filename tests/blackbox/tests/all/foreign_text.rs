@@ -1,4 +1,5 @@
-//! Text of others in logs and on terminals: keys of other programs in the store, names from clients, answers of servers.
+//! Text of others in logs and on terminals: keys of other programs in the store, names from clients, answers
+//! of servers.
 
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
@@ -23,9 +24,10 @@ fn assert_clean(text: &str) {
     assert!(!text.lines().any(|line| line.starts_with("ERROR forged")), "{text}");
 }
 
-/// Goal: one foreign key stops no start and no list, and neither its name nor a name that a client sends forges a line of the log,
-/// reaches a terminal as an order, or puts a token into the log. Method: keys in a Redis as another program could write them, with
-/// an index that has to be rebuilt; names over both protocols; each format of the log.
+/// Goal: one foreign key stops no start and no list, and neither its name nor a name that a client sends
+/// forges a line of the log, reaches a terminal as an order, or puts a token into the log. Method: keys in a
+/// Redis as another program could write them, with an index that has to be rebuilt; names over both
+/// protocols; each format of the log.
 #[test]
 fn names_of_others_are_shown_without_their_power() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,8 +76,8 @@ fn names_of_others_are_shown_without_their_power() {
     assert_clean(&text);
 }
 
-/// Goal: the answer of a server reaches no terminal as an order. Method: a server that answers each command with escape sequences,
-/// as an error, as a list, and as its health; also with colours on.
+/// Goal: the answer of a server reaches no terminal as an order. Method: a server that answers each command
+/// with escape sequences, as an error, as a list, and as its health; also with colours on.
 #[test]
 fn answers_of_servers_are_shown_without_their_power() {
     let hostile = "x\\u001b]0;owned\\u0007 \\u009b2J \\u202e \\n ERROR forged";

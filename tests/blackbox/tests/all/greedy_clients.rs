@@ -1,4 +1,5 @@
-//! Greedy clients beside an honest one: they get the remaining capacity, and delay neither its requests nor the lease.
+//! Greedy clients beside an honest one: they get the remaining capacity, and delay neither its requests nor
+//! the lease.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +28,9 @@ fn ask_greedily(client: &Resp, stop: &AtomicBool) {
     });
 }
 
-/// Goal: two anonymous connections with endless pipelines delay no other client for long and do not cost the node its lease.
-/// Method: for two windows an honest client sends requests over HTTP and RESP beside them; a request that takes 10 s fails.
+/// Goal: two anonymous connections with endless pipelines delay no other client for long and do not cost the
+/// node its lease. Method: for two windows an honest client sends requests over HTTP and RESP beside them; a
+/// request that takes 10 s fails.
 #[test]
 fn greedy_pipelines_starve_neither_other_clients_nor_the_lease() {
     let folder = tempfile::tempdir().unwrap();

@@ -126,7 +126,8 @@ assert listed[2].text == "ORD-{number:6}" and "sequence:12" in listed[1].layout,
     assert!(server.metric("snowmint_ids_issued_total") >= 223_116.0);
 }
 
-/// Goal: health and reflection work with the standard clients, on the gRPC port and on the HTTP port, which answers all calls.
+/// Goal: health and reflection work with the standard clients, on the gRPC port and on the HTTP port, which
+/// answers all calls.
 #[test]
 fn health_and_reflection() {
     let folder = tempfile::tempdir().unwrap();
@@ -241,8 +242,9 @@ assert client.Inspect(pb.InspectRequest(id="1541815603606036480")).name == "twit
     assert_eq!(second.exit_status(), None);
 }
 
-/// Goal: a signal under load cuts no call: each one is answered completely, or its client learns that it had no effect. Method:
-/// threads that call without a pause and streams, and then a call that needs seconds for its ids when the signal arrives.
+/// Goal: a signal under load cuts no call: each one is answered completely, or its client learns that it had
+/// no effect. Method: threads that call without a pause and streams, and then a call that needs seconds for
+/// its ids when the signal arrives.
 #[test]
 fn a_signal_under_load_cuts_no_call() {
     let folder = tempfile::tempdir().unwrap();
@@ -304,7 +306,8 @@ for seen in ids:
     all.assert_unique();
 }
 
-/// Goal: streams that request 100,000 ids at a time without a pause delay no honest client for long, over any protocol.
+/// Goal: streams that request 100,000 ids at a time without a pause delay no honest client for long, over any
+/// protocol.
 #[test]
 fn greedy_streams_beside_honest_clients() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! As many nodes as workers on one store: a node that stops hands its worker over, a node that starts takes it, and one node too
-//! many learns how long to wait.
+//! As many nodes as workers on one store: a node that stops hands its worker over, a node that starts takes
+//! it, and one node too many learns how long to wait.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,9 +24,9 @@ fn worker(id: u64) -> u64 {
     (id >> 12) & 3
 }
 
-/// Goal: a rolling restart needs no spare worker and does not wait for leases to end. Method: four nodes on four workers, with
-/// a window of ten minutes, end by SIGTERM one after the other; each time a node with a new name starts, which can only take
-/// the released worker.
+/// Goal: a rolling restart needs no spare worker and does not wait for leases to end. Method: four nodes on
+/// four workers, with a window of ten minutes, end by SIGTERM one after the other; each time a node with a
+/// new name starts, which can only take the released worker.
 #[test]
 fn a_rolling_restart_hands_each_worker_over() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Etcd::start());
@@ -54,8 +54,8 @@ fn a_rolling_restart_hands_each_worker_over() {
     println!("from SIGTERM of a node until its successor is ready: {slowest:.0?} at most");
 }
 
-/// Goal: one node too many waits, reports which worker frees first and when (log and requests), and serves as soon as a worker
-/// is released. Method: a fifth node on four workers; then one of the four ends.
+/// Goal: one node too many waits, reports which worker frees first and when (log and requests), and serves as
+/// soon as a worker is released. Method: a fifth node on four workers; then one of the four ends.
 #[test]
 fn one_node_too_many_is_told_who_frees_first_and_when() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Etcd::start());
@@ -96,7 +96,8 @@ fn one_node_too_many_is_told_who_frees_first_and_when() {
     ids.assert_unique();
 }
 
-/// Goal: only one node can have a fixed worker, even on different machines. Method: two nodes with `--worker 3` on one store.
+/// Goal: only one node can have a fixed worker, even on different machines. Method: two nodes with `--worker
+/// 3` on one store.
 #[test]
 fn a_second_node_with_the_same_fixed_worker_is_refused_with_the_name_of_the_first() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Etcd::start());

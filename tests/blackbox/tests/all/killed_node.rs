@@ -1,5 +1,5 @@
-//! Goal: a node that is killed is noticed by those who look at another node. Method: two nodes on one store, one of which is
-//! killed without a word.
+//! Goal: a node that is killed is noticed by those who look at another node. Method: two nodes on one store,
+//! one of which is killed without a word.
 
 use std::io::{BufRead as _, BufReader};
 use std::time::Duration;

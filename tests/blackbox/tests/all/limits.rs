@@ -180,8 +180,8 @@ fn streams_that_nobody_reads() {
     assert_unharmed(&server);
 }
 
-/// Goal: a client that does not read its answer is disconnected after the write timeout, in every protocol. Method: one client of
-/// each, with a timeout of 1 s.
+/// Goal: a client that does not read its answer is disconnected after the write timeout, in every protocol.
+/// Method: one client of each, with a timeout of 1 s.
 #[test]
 fn a_client_that_takes_nothing_is_cut() {
     let folder = tempfile::tempdir().unwrap();
@@ -265,7 +265,8 @@ fn slow_loris() {
     println!("peak {} KiB with {CLIENTS} slow clients", server::peak_rss_kib(server.pid()));
 }
 
-/// Goal: memory returns after thousands of connections, in every protocol. Method: clients send one request, wait, and close.
+/// Goal: memory returns after thousands of connections, in every protocol. Method: clients send one request,
+/// wait, and close.
 #[test]
 fn memory_comes_back_after_a_crowd() {
     const CROWD: usize = 3000;
@@ -307,8 +308,8 @@ fn raise_open_files() {
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 }
 
-/// Goal: the server raises its soft limit of open files, which is low by default. Method: more clients than that limit, all of
-/// which are served at once.
+/// Goal: the server raises its soft limit of open files, which is low by default. Method: more clients than
+/// that limit, all of which are served at once.
 #[test]
 fn the_soft_limit_of_open_files_is_raised() {
     let folder = tempfile::tempdir().unwrap();
@@ -321,8 +322,9 @@ fn the_soft_limit_of_open_files_is_raised() {
     assert!(server.log().contains("connection limit lowered"), "{}", server.log());
 }
 
-/// Goal: with few open files, a flood on either port takes only the places of clients: health checks are answered, an honest
-/// client is served, and the log stays short. Method: 64 open files, hundreds of silent clients.
+/// Goal: with few open files, a flood on either port takes only the places of clients: health checks are
+/// answered, an honest client is served, and the log stays short. Method: 64 open files, hundreds of silent
+/// clients.
 #[test]
 fn a_flood_where_open_files_are_few() {
     let folder = tempfile::tempdir().unwrap();
@@ -345,8 +347,9 @@ fn a_flood_where_open_files_are_few() {
     assert!(log.matches("WARN").count() <= 4, "{log}");
 }
 
-/// Goal: invalid or oversized HTTP (request line, headers, body) gets an error and is bounded. Method: a little too much, which
-/// must be answered, and far too much, where the answer may be lost while the client still sends.
+/// Goal: invalid or oversized HTTP (request line, headers, body) gets an error and is bounded. Method: a
+/// little too much, which must be answered, and far too much, where the answer may be lost while the client
+/// still sends.
 #[test]
 fn http_beyond_its_limits() {
     let folder = tempfile::tempdir().unwrap();

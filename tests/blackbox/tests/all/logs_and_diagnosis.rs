@@ -1,5 +1,5 @@
-//! The operator's view: the log on a full disk, the JSON log, errors at the start, and `doctor` and `workers` on a read-only
-//! database.
+//! The operator's view: the log on a full disk, the JSON log, errors at the start, and `doctor` and `workers`
+//! on a read-only database.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,8 +41,8 @@ fn draw_numbers(server: &Server) {
     server.get("/v1/ids/tickets?count=100");
 }
 
-/// Goal: a full disk gives one log line when it begins, one when ids end, and one when there is space again; the JSON is valid;
-/// `doctor` finds the cause. Method: a small disk is filled under a node, and emptied.
+/// Goal: a full disk gives one log line when it begins, one when ids end, and one when there is space again;
+/// the JSON is valid; `doctor` finds the cause. Method: a small disk is filled under a node, and emptied.
 #[test]
 fn a_full_disk_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -84,8 +84,8 @@ fn a_full_disk_is_told_once() {
     assert_json(&log);
 }
 
-/// Goal: the operator of a read-only database can still inspect it. Method: a read-only disk, with and without a node that has
-/// the file open.
+/// Goal: the operator of a read-only database can still inspect it. Method: a read-only disk, with and
+/// without a node that has the file open.
 #[test]
 fn a_read_only_database_can_be_looked_at() {
     let folder = tempfile::tempdir().unwrap();
@@ -119,8 +119,8 @@ fn a_read_only_database_can_be_looked_at() {
     looks("held", "31 of 32 workers");
 }
 
-/// Goal: a JSON log is JSON up to its last line, even if the process does not start. Method: unknown and invalid flags, and a
-/// port in use.
+/// Goal: a JSON log is JSON up to its last line, even if the process does not start. Method: unknown and
+/// invalid flags, and a port in use.
 #[test]
 fn a_start_that_fails_says_so_in_the_format_of_the_log() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Goal: the alerts and the dashboard in `monitoring/` read metrics that exist, and each alert fires when it should and is
-//! silent otherwise. Method: `promtool`, which is Prometheus' own, and a running service.
+//! Goal: the alerts and the dashboard in `monitoring/` read metrics that exist, and each alert fires when it
+//! should and is silent otherwise. Method: `promtool`, which is Prometheus' own, and a running service.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Namespaces of every scheme, as clients and operators meet them: Redis' commands, Leaf's paths, the command line beside a
-//! running node, signals, kills, and invalid settings.
+//! Namespaces of every scheme, as clients and operators meet them: Redis' commands, Leaf's paths, the command
+//! line beside a running node, signals, kills, and invalid settings.
 
 use std::fs;
 use std::path::Path;
@@ -74,8 +74,8 @@ except redis.ResponseError as error:
 print(numbers[-1])
 "#;
 
-/// Goal: programs that count with Redis' INCR work unchanged. Method: redis-cli and redis-py, both versions of the protocol;
-/// each answer is the last number of its run.
+/// Goal: programs that count with Redis' INCR work unchanged. Method: redis-cli and redis-py, both versions
+/// of the protocol; each answer is the last number of its run.
 #[test]
 fn redis_clients_count() {
     let folder = tempfile::tempdir().unwrap();
@@ -140,9 +140,9 @@ fn draw_rarely<const N: usize>(server: &Server, namespaces: [&str; N], count: us
     drawn
 }
 
-/// Goal: `id % 8` spreads rare ids unless the sequence starts at zero; ids stay unique and increase from tick to tick. Method:
-/// ids drawn one at a time with pauses, with the flag of the service, without it, and with those of namespaces of the same
-/// layout.
+/// Goal: `id % 8` spreads rare ids unless the sequence starts at zero; ids stay unique and increase from tick
+/// to tick. Method: ids drawn one at a time with pauses, with the flag of the service, without it, and with
+/// those of namespaces of the same layout.
 #[test]
 fn rare_ids_go_to_every_shard_unless_the_sequence_starts_at_zero() {
     let folder = tempfile::tempdir().unwrap();
@@ -189,9 +189,10 @@ fn database(folder: &Path, name: &str, zone: &str, offset: &str) -> std::path::P
     database
 }
 
-/// Goal: two nodes whose databases have different rules for a zone give different dates and never one text twice, nor after both
-/// have restarted with the other's rules; a node that does not know the zone refuses. Method: a zone that one release has 14
-/// hours ahead of UTC and the other 12 behind, so that the dates always differ; drawn in turn.
+/// Goal: two nodes whose databases have different rules for a zone give different dates and never one text
+/// twice, nor after both have restarted with the other's rules; a node that does not know the zone refuses.
+/// Method: a zone that one release has 14 hours ahead of UTC and the other 12 behind, so that the dates
+/// always differ; drawn in turn.
 #[test]
 fn nodes_with_different_releases_of_the_time_zones_give_no_text_twice() {
     let folder = tempfile::tempdir().unwrap();
@@ -234,8 +235,8 @@ fn nodes_with_different_releases_of_the_time_zones_give_no_text_twice() {
     assert!(error.contains("unknown time zone Test/Office"), "{error}");
 }
 
-/// Goal: no number is returned twice, and a clean stop wastes none. Method: numbers drawn across a clean stop and across kill -9,
-/// after each of which the node restarts on the same data.
+/// Goal: no number is returned twice, and a clean stop wastes none. Method: numbers drawn across a clean stop
+/// and across kill -9, after each of which the node restarts on the same data.
 #[test]
 fn numbers_survive_stops_and_kills() {
     let folder = tempfile::tempdir().unwrap();
@@ -262,8 +263,8 @@ fn numbers_survive_stops_and_kills() {
     ids.assert_unique();
 }
 
-/// Goal: every node serves what an operator adds, changes and drops, without a restart. Method: two nodes on one store, and the
-/// command line beside them.
+/// Goal: every node serves what an operator adds, changes and drops, without a restart. Method: two nodes on
+/// one store, and the command line beside them.
 #[test]
 fn nodes_follow_the_store() {
     let folder = tempfile::tempdir().unwrap();
@@ -365,8 +366,9 @@ fn a_maximum_is_told_before_and_when_it_is_reached() {
     assert!(number > 100, "{number}");
 }
 
-/// Goal: nodes continue to serve namespaces whose records the store lost, and report that until the records are back. Method:
-/// the records are deleted from the data file of a running node, of a namespace in its flags and of one added to the store.
+/// Goal: nodes continue to serve namespaces whose records the store lost, and report that until the records
+/// are back. Method: the records are deleted from the data file of a running node, of a namespace in its
+/// flags and of one added to the store.
 #[test]
 fn a_store_that_lost_its_records_takes_no_namespace_away() {
     let folder = tempfile::tempdir().unwrap();

@@ -31,8 +31,8 @@ const LEAF_TAKES: &str = "START TRANSACTION; \
     UPDATE test.leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'; \
     SELECT max_id, step FROM test.leaf_alloc WHERE biz_tag = 'order'; COMMIT;";
 
-/// Goal: Leaf and the service draw from one row without duplicates. Method: Leaf's own statements between requests to Leaf's
-/// path, with curl.
+/// Goal: Leaf and the service draw from one row without duplicates. Method: Leaf's own statements between
+/// requests to Leaf's path, with curl.
 #[test]
 fn leaf_and_the_service_share_a_row() {
     let (folder, leaf) = (tempfile::tempdir().unwrap(), MariaDb::start());
@@ -120,7 +120,8 @@ fn a_counter_that_holds_text_is_told() {
     assert_eq!(number, 42);
 }
 
-/// Goal: two ticket servers behind one namespace: one is killed and comes back; ids continue without duplicates.
+/// Goal: two ticket servers behind one namespace: one is killed and comes back; ids continue without
+/// duplicates.
 #[test]
 fn one_of_two_stores_may_be_down() {
     let folder = tempfile::tempdir().unwrap();
@@ -188,8 +189,8 @@ fn one_of_two_stores_may_be_down() {
     ids.assert_unique();
 }
 
-/// Goal: sources that can give the same number are refused everywhere, and both are named. Method: real Redis keys and ticket
-/// servers, on the command line, in a file, and in a store that an earlier version wrote.
+/// Goal: sources that can give the same number are refused everywhere, and both are named. Method: real Redis
+/// keys and ticket servers, on the command line, in a file, and in a store that an earlier version wrote.
 #[test]
 fn overlapping_sources_are_refused() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -278,8 +279,8 @@ fn overlapping_sources_are_refused() {
     ns(folder.path(), &["drop", "old"]);
 }
 
-/// Goal: if the settings of a ticket server change while a node draws from it, the node uses no number of another server.
-/// Method: the offset of one of two is set to that of the other.
+/// Goal: if the settings of a ticket server change while a node draws from it, the node uses no number of
+/// another server. Method: the offset of one of two is set to that of the other.
 #[test]
 fn a_source_that_leaves_its_numbers_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
@@ -326,8 +327,8 @@ fn a_source_that_leaves_its_numbers_is_not_used() {
     ids.assert_unique();
 }
 
-/// Goal: a namespace that others share accepts no source that only one process or machine can reach. Method: a store at an
-/// address that is not recognized as this machine's, and at one that is.
+/// Goal: a namespace that others share accepts no source that only one process or machine can reach. Method:
+/// a store at an address that is not recognized as this machine's, and at one that is.
 #[test]
 fn a_source_that_not_every_node_sees_is_refused() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -364,8 +365,8 @@ fn a_source_that_not_every_node_sees_is_refused() {
     assert_says(&text, &[&file, "names no file of a node"]);
 }
 
-/// Goal: two ticket servers that return the same numbers are noticed although no node ever reaches both. Method: each node starts
-/// while another of the two is down, and so does the command that adds them.
+/// Goal: two ticket servers that return the same numbers are noticed although no node ever reaches both.
+/// Method: each node starts while another of the two is down, and so does the command that adds them.
 #[test]
 fn overlapping_sources_that_are_never_there_together_are_noticed() {
     let folder = tempfile::tempdir().unwrap();
@@ -413,8 +414,9 @@ fn overlapping_sources_that_are_never_there_together_are_noticed() {
     assert_says(&snowmint::text(&refused), &["0 modulo 2", "1 modulo 2 when it was first used"]);
 }
 
-/// Goal: a source that becomes available late is used even if the store may lose writes, so that its numbers have to settle
-/// there first. Method: a Redis as the store, and ticket servers, of which one is down at the start and the other after it.
+/// Goal: a source that becomes available late is used even if the store may lose writes, so that its numbers
+/// have to settle there first. Method: a Redis as the store, and ticket servers, of which one is down at the
+/// start and the other after it.
 #[test]
 fn a_late_source_is_used_over_a_store_that_may_lose_writes() {
     let (folder, redis) = (tempfile::tempdir().unwrap(), Redis::start());
@@ -442,8 +444,9 @@ fn a_late_source_is_used_over_a_store_that_may_lose_writes() {
     ids.assert_unique();
 }
 
-/// Goal: a source that accepts connections but never answers delays neither another namespace nor the start. Method: a dozen
-/// namespaces on such a server, whose timeouts would add up if a node tried one after the other.
+/// Goal: a source that accepts connections but never answers delays neither another namespace nor the start.
+/// Method: a dozen namespaces on such a server, whose timeouts would add up if a node tried one after the
+/// other.
 #[test]
 fn a_source_that_says_nothing_delays_no_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -481,8 +484,8 @@ fn a_source_that_says_nothing_delays_no_other() {
     assert_eq!(increment(&server, &["INCR", "own"]), Ok(2));
 }
 
-/// Goal: if its settings change while its source is down, a namespace keeps the numbers in memory. Method: a Leaf database that
-/// is killed, a change of sizes, and numbers before and after it is back.
+/// Goal: if its settings change while its source is down, a namespace keeps the numbers in memory. Method: a
+/// Leaf database that is killed, a change of sizes, and numbers before and after it is back.
 #[test]
 fn a_change_while_the_source_is_down_keeps_the_reserve() {
     let (folder, leaf) = (tempfile::tempdir().unwrap(), MariaDb::start());
@@ -510,8 +513,8 @@ fn a_change_while_the_source_is_down_keeps_the_reserve() {
     ids.assert_unique();
 }
 
-/// Goal: a source may move to another address if that is the same counter or continues above the old one; no other move is
-/// accepted. Method: one Redis under two names, another one, and the first one killed.
+/// Goal: a source may move to another address if that is the same counter or continues above the old one; no
+/// other move is accepted. Method: one Redis under two names, another one, and the first one killed.
 #[test]
 fn a_source_may_move_under_the_same_numbers() {
     let (folder, servers) = (tempfile::tempdir().unwrap(), [Redis::start(), Redis::start()]);
@@ -603,8 +606,9 @@ fn overwrite(folder: &Path, namespace: &str, record: &str) {
     output("python3", ["-c", script, &file, namespace, record]);
 }
 
-/// Goal: whoever can write to the store gets no file, password or login of a node. Method: records whose sources ask for each, at a
-/// server that remembers what nodes send; the namespaces stop with the reason, and the others go on.
+/// Goal: whoever can write to the store gets no file, password or login of a node. Method: records whose
+/// sources ask for each, at a server that remembers what nodes send; the namespaces stop with the reason, and
+/// the others go on.
 #[test]
 fn a_record_gets_neither_files_nor_secrets_of_a_node() {
     let (folder, listener) = (tempfile::tempdir().unwrap(), Listener::start());
@@ -666,8 +670,9 @@ fn a_record_gets_neither_files_nor_secrets_of_a_node() {
     assert!(!heard().contains("hunter2"), "{}", heard());
 }
 
-/// Goal: a source with a password works on every node that has its login, and only there. Method: a Redis with a password, a login
-/// by a flag and by a file with a password file, and a node that gets the login with SIGHUP.
+/// Goal: a source with a password works on every node that has its login, and only there. Method: a Redis
+/// with a password, a login by a flag and by a file with a password file, and a node that gets the login with
+/// SIGHUP.
 #[test]
 fn a_source_with_a_login_works_on_every_node_that_has_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -745,8 +750,9 @@ fn a_source_with_a_login_works_on_every_node_that_has_it() {
 const TICKETS: &str = "CREATE TABLE test.Tickets64 (id bigint(20) unsigned NOT NULL auto_increment, \
     stub char(1) NOT NULL default '', PRIMARY KEY (id), UNIQUE KEY stub (stub)) ENGINE=InnoDB";
 
-/// Goal: two servers that both accept writes are two counters, even if their numbers grow in turns; one server at another
-/// address is one. Method: ticket servers that count in steps of 2, each a replica of the other.
+/// Goal: two servers that both accept writes are two counters, even if their numbers grow in turns; one
+/// server at another address is one. Method: ticket servers that count in steps of 2, each a replica of the
+/// other.
 #[test]
 fn servers_that_replicate_each_other_are_two_counters() {
     let folder = tempfile::tempdir().unwrap();

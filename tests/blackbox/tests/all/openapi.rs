@@ -1,5 +1,5 @@
-//! Tests the document at `/openapi.json` against a running server: requests each documented path, method, parameter, status and
-//! media type, and checks that each answer is valid by its schema.
+//! Tests the document at `/openapi.json` against a running server: requests each documented path, method,
+//! parameter, status and media type, and checks that each answer is valid by its schema.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The shipped files besides the binary: the Debian package, the container image, and manifests. `packaging/release.sh` runs
-//! these tests on the binary that it ships, through `SNOWMINT_BIN`.
+//! The shipped files besides the binary: the Debian package, the container image, and manifests.
+//! `packaging/release.sh` runs these tests on the binary that it ships, through `SNOWMINT_BIN`.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ fn path(path: &std::path::Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Goal: the package installs, its service runs as the unit's user, an upgrade keeps the administrator's changes, and only a
-/// purge deletes data. Method: `dpkg` in a temporary copy of this system.
+/// Goal: the package installs, its service runs as the unit's user, an upgrade keeps the administrator's
+/// changes, and only a purge deletes data. Method: `dpkg` in a temporary copy of this system.
 #[test]
 fn the_debian_package_installs_serves_and_goes() {
     let folder = tempfile::tempdir().unwrap();
@@ -38,8 +38,8 @@ fn the_image_serves_as_an_ordinary_user() {
     }
 }
 
-/// Goal: Kubernetes, Docker and Compose accept the manifests, and `serve` accepts their settings. Method: their schemas and
-/// parsers, as `packaging/check.py` explains.
+/// Goal: Kubernetes, Docker and Compose accept the manifests, and `serve` accepts their settings. Method:
+/// their schemas and parsers, as `packaging/check.py` explains.
 #[test]
 fn manifests_are_valid() {
     let said = output("python3", [path(&packaging("check.py")), path(&binary())]);
@@ -50,7 +50,8 @@ fn manifests_are_valid() {
     }
 }
 
-/// Goal: the unit gives its process few rights. Method: `systemd-analyze security`, whose scale goes from 0 (safest) to 100.
+/// Goal: the unit gives its process few rights. Method: `systemd-analyze security`, whose scale goes from 0
+/// (safest) to 100.
 #[test]
 fn the_unit_is_not_exposed() {
     let unit = packaging("systemd/snowmint.service");

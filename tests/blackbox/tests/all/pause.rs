@@ -1,4 +1,5 @@
-//! A process that was paused beyond its lease, while another took its worker, makes no more ids with that worker.
+//! A process that was paused beyond its lease, while another took its worker, makes no more ids with that
+//! worker.
 
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use snowmint_test_servers::time;
 const TWO_WORKERS: &str = "time:41@1ms worker:1 sequence:12 epoch:2010-11-04T01:42:54.657Z";
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// Goal: the lease alone stops a paused process. Method: two workers, held by A and B; A is paused until C has its worker, then
-/// resumed. It must refuse on old and new connections while both workers are taken, and continue once one is free.
+/// Goal: the lease alone stops a paused process. Method: two workers, held by A and B; A is paused until C
+/// has its worker, then resumed. It must refuse on old and new connections while both workers are taken, and
+/// continue once one is free.
 #[test]
 fn a_paused_process_makes_no_id_with_a_worker_that_another_took() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Stores that are restored from a backup while nodes run and clients draw ids and numbers: the guarantees without an operator,
-//! and no duplicates with the procedure of `docs/restore.md`.
+//! Stores that are restored from a backup while nodes run and clients draw ids and numbers: the guarantees
+//! without an operator, and no duplicates with the procedure of `docs/restore.md`.
 
 mod stores;
 mod world;
@@ -13,8 +13,8 @@ use snowmint_test_servers::{Etcd, MariaDb, Postgres, Redis, ZooKeeper};
 use stores::{Backed, Dumped, File};
 use world::{World, by_the_procedure, under_running_nodes};
 
-/// Goal: without an operator, running nodes repeat no id, nor does a node that joins once they have noticed; no node repeats a
-/// number that it returned itself. Method: see [`under_running_nodes`].
+/// Goal: without an operator, running nodes repeat no id, nor does a node that joins once they have noticed;
+/// no node repeats a number that it returned itself. Method: see [`under_running_nodes`].
 #[test]
 fn an_sqlite_file_is_restored_under_running_nodes() {
     under_running_nodes(&File::new());
@@ -82,8 +82,8 @@ fn a_zookeeper_is_restored_by_the_procedure() {
     by_the_procedure(&Backed::<ZooKeeper>::start());
 }
 
-/// Goal: nodes that crashed report nothing, so a stated margin covers what they received. Method: every node is killed before
-/// the restore.
+/// Goal: nodes that crashed report nothing, so a stated margin covers what they received. Method: every node
+/// is killed before the restore.
 #[test]
 fn a_margin_stands_for_nodes_that_crashed() {
     let store = Backed::<Etcd>::start();
@@ -96,9 +96,10 @@ fn a_margin_stands_for_nodes_that_crashed() {
     world.check_ids_and_numbers();
 }
 
-/// Goal: numbers that a node reserved in advance for the next day are not returned again after a restore. Method: 20 s before
-/// midnight a node reserves them; the store goes back to an earlier state and is recovered from the report of the node; then the
-/// node and another one on the restored store draw after midnight.
+/// Goal: numbers that a node reserved in advance for the next day are not returned again after a restore.
+/// Method: 20 s before midnight a node reserves them; the store goes back to an earlier state and is
+/// recovered from the report of the node; then the node and another one on the restored store draw after
+/// midnight.
 #[test]
 fn numbers_reserved_for_the_next_period_are_not_given_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,9 +149,9 @@ enum Since {
     Dropped,
 }
 
-/// Two nodes on a store that is backed up. Then a namespace changes, the nodes draw from it, and the first of them crashes
-/// unless it can report everything. The backup is recovered from the reports of the others and with a margin; the operator
-/// repeats the change; a node on the restored store draws.
+/// Two nodes on a store that is backed up. Then a namespace changes, the nodes draw from it, and the first of
+/// them crashes unless it can report everything. The backup is recovered from the reports of the others and
+/// with a margin; the operator repeats the change; a node on the restored store draws.
 fn restored_to_before(since: Since) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -228,8 +229,8 @@ fn restored_to_before(since: Since) {
     numbers.assert_unique();
 }
 
-/// Goal: a namespace that is newer than the backup repeats no number, not even one that a crashed node received. Method: see
-/// [`restored_to_before`].
+/// Goal: a namespace that is newer than the backup repeats no number, not even one that a crashed node
+/// received. Method: see [`restored_to_before`].
 #[test]
 fn a_namespace_that_was_added_since_the_backup_repeats_nothing() {
     restored_to_before(Since::Added);

@@ -1,4 +1,5 @@
-//! Rolling restarts behind load balancers: three nodes are restarted one by one under load, and no request fails.
+//! Rolling restarts behind load balancers: three nodes are restarted one by one under load, and no request
+//! fails.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -30,7 +31,8 @@ impl Nodes {
         Self { serve: running.iter().map(serve).collect(), running }
     }
 
-    /// Restarts each node, one after the other, under load; `asked` is the number of requests answered so far.
+    /// Restarts each node, one after the other, under load; `asked` is the number of requests answered so
+    /// far.
     fn restart_each(&mut self, asked: &AtomicU64) {
         for (serve, running) in self.serve.iter().zip(&mut self.running) {
             under_load(asked);
@@ -50,8 +52,8 @@ fn under_load(asked: &AtomicU64) {
     time::eventually("load", PATIENCE, || (asked.load(Ordering::Relaxed) > before + 500).then_some(()));
 }
 
-/// Sends requests over keep-alive connections until it is stopped, and returns every id. It leaves a connection only when the
-/// answer says so (RFC 9112).
+/// Sends requests over keep-alive connections until it is stopped, and returns every id. It leaves a
+/// connection only when the answer says so (RFC 9112).
 fn ask(balancer: SocketAddrV4, stop: &AtomicBool, asked: &AtomicU64) -> io::Result<Vec<u64>> {
     let mut ids = Vec::new();
     let mut kept: Option<Http> = None;
@@ -92,7 +94,8 @@ fn roll(nodes: &mut Nodes, http: SocketAddrV4, beside: impl FnOnce(&AtomicBool) 
     ids.assert_unique();
 }
 
-/// Draws with redis-py, which reconnects and retries when a connection ends: RESP cannot tell a client to go elsewhere.
+/// Draws with redis-py, which reconnects and retries when a connection ends: RESP cannot tell a client to go
+/// elsewhere.
 const REDIS_PY: &str = r#"
 import os, sys, time, redis
 from redis.backoff import ConstantBackoff
@@ -108,8 +111,9 @@ while not os.path.exists(stop):
     time.sleep(0.005)
 "#;
 
-/// Goal: a rolling restart behind a balancer that checks `/readyz` causes no error. Method: HAProxy in HTTP mode, four clients
-/// that count any failure; beside them redis-py's transactions through HAProxy in TCP mode.
+/// Goal: a rolling restart behind a balancer that checks `/readyz` causes no error. Method: HAProxy in HTTP
+/// mode, four clients that count any failure; beside them redis-py's transactions through HAProxy in TCP
+/// mode.
 #[test]
 fn a_rolling_restart_behind_haproxy_fails_no_request() {
     let folder = tempfile::tempdir().unwrap();
@@ -139,8 +143,8 @@ fn a_rolling_restart_behind_haproxy_fails_no_request() {
     }
 }
 
-/// Goal: the same behind a balancer that only checks whether it can connect. Method: nginx forwards bytes, even to a node that is
-/// about to exit.
+/// Goal: the same behind a balancer that only checks whether it can connect. Method: nginx forwards bytes,
+/// even to a node that is about to exit.
 #[test]
 fn a_rolling_restart_behind_a_tcp_balancer_fails_no_request() {
     let folder = tempfile::tempdir().unwrap();

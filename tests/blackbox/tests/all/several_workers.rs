@@ -20,9 +20,9 @@ const fn worker(id: u64) -> u64 {
     (id >> 4) & 31
 }
 
-/// Goal: under a load that is too high for one worker, a node takes more workers, keeps the order of each connection, and
-/// releases the extra workers afterwards. Method: four connections draw without pause until they have more ids than one worker
-/// makes in that time.
+/// Goal: under a load that is too high for one worker, a node takes more workers, keeps the order of each
+/// connection, and releases the extra workers afterwards. Method: four connections draw without pause until
+/// they have more ids than one worker makes in that time.
 #[test]
 fn workers_are_taken_under_load_and_given_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -17,8 +17,8 @@ use snowmint_test_servers::{port, time};
 /// Limit on the time to exit: the drain timeout and a little more.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Goal: all requests that arrived before the signal are answered, and then the connection is closed cleanly. Method: clients of
-/// each kind send many requests at once, then the signal is sent, then they read.
+/// Goal: all requests that arrived before the signal are answered, and then the connection is closed cleanly.
+/// Method: clients of each kind send many requests at once, then the signal is sent, then they read.
 #[test]
 fn what_was_asked_before_the_signal_is_answered() {
     const EACH: usize = 500;
@@ -129,9 +129,9 @@ fn ask_until_the_end(mut client: Resp, asked: &AtomicU64) -> Saw {
     }
 }
 
-/// Goal: under load, a signal cuts no reply, and the server exits with 0 in time and releases the lease. Method: clients that
-/// never pause, some of which do not wait for replies; then a server takes the same fixed worker, whose lease could not have
-/// expired yet.
+/// Goal: under load, a signal cuts no reply, and the server exits with 0 in time and releases the lease.
+/// Method: clients that never pause, some of which do not wait for replies; then a server takes the same
+/// fixed worker, whose lease could not have expired yet.
 #[test]
 fn a_signal_under_load_cuts_no_reply_and_releases_the_lease() {
     let folder = tempfile::tempdir().unwrap();
@@ -206,7 +206,8 @@ fn idle_and_stuck_clients_do_not_hold_up_the_end() {
     assert!(idle.read_unless_closed().unwrap().is_none(), "an idle connection is closed, not reset");
 }
 
-/// Goal: a second signal is harmless, at once or while the server drains: the server exits by itself, and the file is intact.
+/// Goal: a second signal is harmless, at once or while the server drains: the server exits by itself, and the
+/// file is intact.
 #[test]
 fn a_second_signal() {
     let folder = tempfile::tempdir().unwrap();
@@ -231,8 +232,8 @@ fn a_second_signal() {
     ids.assert_unique();
 }
 
-/// Goal: SIGUSR1, SIGUSR2, SIGHUP and SIGPIPE never end a server. Method: each is sent while it serves and while it waits for its
-/// store.
+/// Goal: SIGUSR1, SIGUSR2, SIGHUP and SIGPIPE never end a server. Method: each is sent while it serves and
+/// while it waits for its store.
 #[test]
 fn signals_that_ask_for_nothing_end_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -250,8 +251,8 @@ fn signals_that_ask_for_nothing_end_nothing() {
     serving.stop();
 }
 
-/// Goal: the data file of a stopped node has every record, and so after a command, since people copy or move that file alone.
-/// Method: copy only that file, and compare what commands show of both.
+/// Goal: the data file of a stopped node has every record, and so after a command, since people copy or move
+/// that file alone. Method: copy only that file, and compare what commands show of both.
 #[test]
 fn the_data_file_of_a_stopped_node_is_whole() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Sockets that systemd opens and passes on. The test plays systemd: it holds the sockets, and starts the service with them as
-//! descriptors 3 and 4.
+//! Sockets that systemd opens and passes on. The test plays systemd: it holds the sockets, and starts the
+//! service with them as descriptors 3 and 4.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -81,8 +81,8 @@ fn answer(stream: &mut (impl Read + Write)) -> String {
     said
 }
 
-/// Goal: the service serves the sockets that it receives, leaves the file of a Unix socket alone, and a client that connects
-/// while the service restarts is answered by the next process.
+/// Goal: the service serves the sockets that it receives, leaves the file of a Unix socket alone, and a
+/// client that connects while the service restarts is answered by the next process.
 #[test]
 fn clients_of_a_restart_wait_and_are_answered() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,8 +121,8 @@ fn clients_of_a_restart_wait_and_are_answered() {
     assert!(second.stop().success());
 }
 
-/// Goal: mismatched sockets are rejected before anything is opened, with the socket and the remedy. An address that other
-/// machines reach needs explicit permission here too.
+/// Goal: mismatched sockets are rejected before anything is opened, with the socket and the remedy. An
+/// address that other machines reach needs explicit permission here too.
 #[test]
 fn sockets_that_do_not_fit_are_refused() {
     let folder = tempfile::tempdir().unwrap();

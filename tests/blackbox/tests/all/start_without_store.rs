@@ -1,4 +1,5 @@
-//! `--start-without-store`: a node that restarts while its store is down serves under the lease that it saved.
+//! `--start-without-store`: a node that restarts while its store is down serves under the lease that it
+//! saved.
 
 use std::net::SocketAddrV4;
 use std::path::Path;
@@ -40,8 +41,9 @@ fn ports() -> (SocketAddrV4, SocketAddrV4) {
     (port::free(), port::free())
 }
 
-/// Goal: a node that crashes and restarts while its store is down serves to the end of its lease, above all its earlier ids.
-/// Then it reports the reason, and continues when the store is back. Method: a real Redis that is killed.
+/// Goal: a node that crashes and restarts while its store is down serves to the end of its lease, above all
+/// its earlier ids. Then it reports the reason, and continues when the store is back. Method: a real Redis
+/// that is killed.
 #[test]
 fn without_its_store_a_node_goes_on_under_its_saved_lease() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,8 +84,9 @@ fn without_its_store_a_node_goes_on_under_its_saved_lease() {
     assert!(!folder.path().join("data/lease-1.json").exists(), "a lease that was given back is not saved");
 }
 
-/// Goal: without its store, a node serves no namespace that was dropped or got another layout, even if its flags name it and
-/// its saved lease lasts. Method: both happen while it serves; then the store and the node crash.
+/// Goal: without its store, a node serves no namespace that was dropped or got another layout, even if its
+/// flags name it and its saved lease lasts. Method: both happen while it serves; then the store and the node
+/// crash.
 #[test]
 fn without_its_store_a_node_serves_no_namespace_that_was_dropped_or_replaced() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,8 +124,9 @@ fn without_its_store_a_node_serves_no_namespace_that_was_dropped_or_replaced() {
     server.stop();
 }
 
-/// Goal: a clock that was stepped back between the crash and the start produces no duplicate. Method: the wall clock of the
-/// second process is 3 s behind, so it first waits for the end of the timestamps that the first one may have used.
+/// Goal: a clock that was stepped back between the crash and the start produces no duplicate. Method: the
+/// wall clock of the second process is 3 s behind, so it first waits for the end of the timestamps that the
+/// first one may have used.
 #[test]
 fn a_clock_stepped_back_before_the_start_waits_for_what_was_used() {
     let folder = tempfile::tempdir().unwrap();
@@ -139,7 +143,8 @@ fn a_clock_stepped_back_before_the_start_waits_for_what_was_used() {
     assert_says(&server.log(), &["resumed the saved lease"]);
 }
 
-/// Goal: a saved lease is used in one place. Method: a second server on the same folder, and one on a copy of it.
+/// Goal: a saved lease is used in one place. Method: a second server on the same folder, and one on a copy of
+/// it.
 #[test]
 fn a_saved_lease_is_used_by_one_process_and_not_from_a_copy() {
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,5 +1,5 @@
-//! A store that is unavailable: at the start a node waits for it; later the node serves to the end of its lease. The tests also
-//! check what operators can see before ids stop.
+//! A store that is unavailable: at the start a node waits for it; later the node serves to the end of its
+//! lease. The tests also check what operators can see before ids stop.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -17,8 +17,8 @@ fn serve(folder: &std::path::Path, store: &Postgres) -> Serve {
     Serve::new(folder).args(["--store", &url, "--window", "8s"])
 }
 
-/// Goal: a node without a store reports it, retries at growing intervals, opens no port, and serves once the store is there; one
-/// that is stopped meanwhile exits cleanly. Method: two nodes on a server that is down.
+/// Goal: a node without a store reports it, retries at growing intervals, opens no port, and serves once the
+/// store is there; one that is stopped meanwhile exits cleanly. Method: two nodes on a server that is down.
 #[test]
 fn a_store_that_is_down_at_the_start_is_waited_for() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Postgres::start());
@@ -57,8 +57,9 @@ fn told(server: &Server) -> Told {
     }
 }
 
-/// Goal: without a store a node makes ids up to the end of its lease and none beyond. It warns before, then reports the reason,
-/// and recovers by itself. Method: a server is killed under a node that serves requests, and started again.
+/// Goal: without a store a node makes ids up to the end of its lease and none beyond. It warns before, then
+/// reports the reason, and recovers by itself. Method: a server is killed under a node that serves requests,
+/// and started again.
 #[test]
 fn a_store_that_goes_away_is_outlived_to_the_end_of_the_lease() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Postgres::start());
@@ -103,14 +104,16 @@ fn a_store_that_goes_away_is_outlived_to_the_end_of_the_lease() {
     all.assert_unique();
 }
 
-/// Returns the instant of a text such as `2026-11-21T14:46:27.842Z`, in Unix milliseconds, as the program itself reads it.
+/// Returns the instant of a text such as `2026-11-21T14:46:27.842Z`, in Unix milliseconds, as the program
+/// itself reads it.
 fn last_instant(text: &str) -> u64 {
     let output = snowmint_test_servers::snowmint::third_party::output("date", ["-u", "-d", text, "+%s%3N"]);
     output.trim().parse().unwrap()
 }
 
-/// Goal: one frozen member of three, with its connections open, stops no node, even if the window is shorter than the store's own
-/// timeouts. Method: each member in turn is paused for longer than the window; ids must continue meanwhile.
+/// Goal: one frozen member of three, with its connections open, stops no node, even if the window is shorter
+/// than the store's own timeouts. Method: each member in turn is paused for longer than the window; ids must
+/// continue meanwhile.
 #[test]
 fn a_frozen_member_stops_no_node() {
     let (folder, cluster) = (tempfile::tempdir().unwrap(), EtcdCluster::start(3));

@@ -1,4 +1,5 @@
-//! Third-party Thrift clients: Apache's Python client and thriftpy2, from the interface file that the crate ships.
+//! Third-party Thrift clients: Apache's Python client and thriftpy2, from the interface file that the crate
+//! ships.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -192,9 +193,10 @@ fn a_text_form_is_refused_and_costs_no_number() {
     assert!(first.contains("ORD-000001") && next.contains("ORD-000002"), "{first} {next}");
 }
 
-/// Goal: in a pipeline each call gets its own answer, even though the server answers equal calls together. Method: 6,000 calls of
-/// `get_id` with different sequence ids, 64 ids per millisecond, and other calls and an invalid user agent in between. The
-/// token's quota equals the number of ids that these calls draw, so the accounting of calls answered together must be exact.
+/// Goal: in a pipeline each call gets its own answer, even though the server answers equal calls together.
+/// Method: 6,000 calls of `get_id` with different sequence ids, 64 ids per millisecond, and other calls and
+/// an invalid user agent in between. The token's quota equals the number of ids that these calls draw, so the
+/// accounting of calls answered together must be exact.
 #[test]
 fn a_pipeline_answers_each_call() {
     const CALLS: u32 = 6000;

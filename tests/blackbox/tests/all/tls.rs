@@ -1,4 +1,5 @@
-//! TLS on every port, and Unix sockets, with third-party clients: curl, redis-cli, redis-py, Apache's Thrift and openssl.
+//! TLS on every port, and Unix sockets, with third-party clients: curl, redis-cli, redis-py, Apache's Thrift
+//! and openssl.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -61,7 +62,8 @@ fn failures(metrics: &str, protocol: &str) -> u64 {
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{metrics}"))
 }
 
-/// Goal: real clients draw ids over TLS in each protocol: one, pipelined, more than any buffer; connections end cleanly.
+/// Goal: real clients draw ids over TLS in each protocol: one, pipelined, more than any buffer; connections
+/// end cleanly.
 #[test]
 fn every_port_speaks_tls() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +144,8 @@ fn every_port_speaks_tls() {
     assert!(ended.status.success(), "{}", ended.log);
 }
 
-/// Goal: a request that arrives together with the end of the handshake is answered at once, although no more bytes follow.
+/// Goal: a request that arrives together with the end of the handshake is answered at once, although no more
+/// bytes follow.
 #[test]
 fn a_request_in_the_last_packet_of_the_handshake() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,8 +204,8 @@ fn client_certificates() {
     }
 }
 
-/// Goal: if clients need a certificate, health checks and Prometheus have a port that needs none and serves nothing else: even at
-/// the connection limit, and until the service stops.
+/// Goal: if clients need a certificate, health checks and Prometheus have a port that needs none and serves
+/// nothing else: even at the connection limit, and until the service stops.
 #[test]
 fn probes_without_a_certificate() {
     let folder = tempfile::tempdir().unwrap();
@@ -267,8 +270,8 @@ fn probes_without_a_certificate() {
     server.kill();
 }
 
-/// Goal: new files are used without a restart, when they change or SIGHUP arrives; invalid ones change nothing; open connections
-/// stay.
+/// Goal: new files are used without a restart, when they change or SIGHUP arrives; invalid ones change
+/// nothing; open connections stay.
 #[test]
 fn certificates_are_reloaded() {
     let folder = tempfile::tempdir().unwrap();
@@ -320,8 +323,9 @@ fn certificates_are_reloaded() {
     server.stop();
 }
 
-/// Goal: an operator learns in time that a certificate expires: from the log, and from a metric that follows the file. Method:
-/// the server's certificate, signed again for ten days, and then replaced by one for a month.
+/// Goal: an operator learns in time that a certificate expires: from the log, and from a metric that follows
+/// the file. Method: the server's certificate, signed again for ten days, and then replaced by one for a
+/// month.
 #[test]
 fn a_certificate_that_expires_soon_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -361,8 +365,8 @@ fn plain(address: SocketAddrV4, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Goal: a client on the wrong kind of port gets an answer that says so: plain clients on TLS ports, TLS clients on plain ports,
-/// and clients that begin a handshake and stop.
+/// Goal: a client on the wrong kind of port gets an answer that says so: plain clients on TLS ports, TLS
+/// clients on plain ports, and clients that begin a handshake and stop.
 #[test]
 fn tls_and_plain_text_confused() {
     let folder = tempfile::tempdir().unwrap();
@@ -410,8 +414,8 @@ fn the_connection_limit_over_tls() {
     assert!(said.contains("connection limit (1) reached"), "{said}");
 }
 
-/// Goal: Unix sockets serve both protocols, only to owner and group; their files come and go with the server, even after a crash,
-/// and another server cannot take them from a running one.
+/// Goal: Unix sockets serve both protocols, only to owner and group; their files come and go with the server,
+/// even after a crash, and another server cannot take them from a running one.
 #[test]
 fn unix_sockets() {
     let folder = tempfile::tempdir().unwrap();
@@ -453,8 +457,8 @@ fn unix_sockets() {
     assert_eq!(fs::read(&http).unwrap(), b"mine");
 }
 
-/// Goal: a client on a Unix socket that reads nothing is disconnected, although the system does not detect it there. Method: its
-/// peer is gone once it cannot send.
+/// Goal: a client on a Unix socket that reads nothing is disconnected, although the system does not detect it
+/// there. Method: its peer is gone once it cannot send.
 #[test]
 fn a_client_of_a_unix_socket_that_reads_nothing_is_closed() {
     let folder = tempfile::tempdir().unwrap();

@@ -31,7 +31,8 @@ fn curl(server: &Server, path: &str, token: &str) -> (String, String) {
     (status.to_owned(), body.to_owned())
 }
 
-/// Goal: one file may hold everything. Method: settings, namespaces and tokens in one, its tokens changed while the node runs.
+/// Goal: one file may hold everything. Method: settings, namespaces and tokens in one, its tokens changed
+/// while the node runs.
 #[test]
 fn tokens_may_be_in_the_configuration_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,8 +73,8 @@ fn tokens_may_be_in_the_configuration_file() {
     );
 }
 
-/// Goal: the first tokens of a configuration file do not end the access of running clients without notice: the log says that
-/// they need a restart. Method: tokens added to the file of a running node, and a restart.
+/// Goal: the first tokens of a configuration file do not end the access of running clients without notice:
+/// the log says that they need a restart. Method: tokens added to the file of a running node, and a restart.
 #[test]
 fn the_first_tokens_in_the_configuration_file_need_a_restart() {
     let folder = tempfile::tempdir().unwrap();
@@ -99,9 +100,9 @@ fn the_first_tokens_in_the_configuration_file_need_a_restart() {
     assert_eq!(server.get("/v1/ids/default").status, 401);
 }
 
-/// Goal: the log names who was refused by the admin API, what they tried and from where, without the text of a token, and attempts
-/// cannot fill it. Method: several attempts without a token, with an unknown one, without the right, and for
-/// another namespace.
+/// Goal: the log names who was refused by the admin API, what they tried and from where, without the text of
+/// a token, and attempts cannot fill it. Method: several attempts without a token, with an unknown one,
+/// without the right, and for another namespace.
 #[test]
 fn refused_admin_requests_are_logged() {
     let folder = tempfile::tempdir().unwrap();
@@ -220,8 +221,8 @@ const [, port, token] = process.argv;
     assert_eq!(node(script, &[&server.resp().port().to_string(), &token]).trim(), "done");
 }
 
-/// Goal: tokens change without a restart, and an invalid file changes nothing. Method: the commands on the file of a running
-/// server; SIGHUP is not needed.
+/// Goal: tokens change without a restart, and an invalid file changes nothing. Method: the commands on the
+/// file of a running server; SIGHUP is not needed.
 #[test]
 fn a_running_server_follows_the_file() {
     let folder = tempfile::tempdir().unwrap();

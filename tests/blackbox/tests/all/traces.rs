@@ -66,8 +66,8 @@ with arrived: arrived.wait_for(lambda: len(spans) >= 4, 50)
 print(json.dumps(spans))
 ";
 
-/// Goal: a request from a traced caller has a span, the child of the caller's, with its arguments and its outcome; other requests
-/// have none. Method: callers over HTTP and gRPC, and a collector, in Python.
+/// Goal: a request from a traced caller has a span, the child of the caller's, with its arguments and its
+/// outcome; other requests have none. Method: callers over HTTP and gRPC, and a collector, in Python.
 #[test]
 fn the_span_of_a_request_is_the_child_of_its_callers() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,8 +141,9 @@ with arrived: arrived.wait_for(lambda: len(spans) >= int(wanted), 50)
 print(json.dumps(spans))
 ";
 
-/// Goal: a request over a protocol without a trace context has a root span by the sample ratio, with the command, the namespace
-/// and the count, and with no other argument. Method: a ratio of 1, and a count of each name and outcome.
+/// Goal: a request over a protocol without a trace context has a root span by the sample ratio, with the
+/// command, the namespace and the count, and with no other argument. Method: a ratio of 1, and a count of
+/// each name and outcome.
 #[test]
 fn requests_without_a_context_have_spans_by_the_ratio() {
     let folder = tempfile::tempdir().unwrap();
@@ -191,8 +192,8 @@ fn requests_without_a_context_have_spans_by_the_ratio() {
     assert!(traces.len() == count && spans.iter().all(|span| span["parent"] == ""), "{spans:?}");
 }
 
-/// Goal: without a collector, requests are answered as usual, and their spans are dropped and counted. Method: more spans than
-/// the queue holds, to a closed port, with a ratio that traces every request.
+/// Goal: without a collector, requests are answered as usual, and their spans are dropped and counted.
+/// Method: more spans than the queue holds, to a closed port, with a ratio that traces every request.
 #[test]
 fn without_a_collector_spans_are_dropped_and_requests_answered() {
     const REQUESTS: usize = 3000;

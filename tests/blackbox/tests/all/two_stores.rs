@@ -1,5 +1,6 @@
-//! Goal: two stores where one is meant are noticed by everything that can compare two answers. Method: nodes on two files, on two
-//! prefixes of one etcd, on a copy of a file, and on an address whose server is replaced by another.
+//! Goal: two stores where one is meant are noticed by everything that can compare two answers. Method: nodes
+//! on two files, on two prefixes of one etcd, on a copy of a file, and on an address whose server is replaced
+//! by another.
 
 use std::net::SocketAddrV4;
 use std::path::Path;
@@ -36,8 +37,8 @@ fn url(server: &Server) -> String {
     format!("http://{}", server.http())
 }
 
-/// The two stores of these cases make duplicates: both nodes hold worker 5. `doctor --nodes` names the node of the other store, from
-/// either side.
+/// The two stores of these cases make duplicates: both nodes hold worker 5. `doctor --nodes` names the node
+/// of the other store, from either side.
 #[test]
 fn doctor_names_a_node_on_another_file_or_prefix() {
     let root = tempfile::tempdir().unwrap();
@@ -70,8 +71,8 @@ fn doctor_names_a_node_on_another_file_or_prefix() {
     }
 }
 
-/// Goal: a copy of a store, which has the same identity, is noticed by the leases. Method: the file of a node is copied, and a
-/// second node runs on the copy.
+/// Goal: a copy of a store, which has the same identity, is noticed by the leases. Method: the file of a node
+/// is copied, and a second node runs on the copy.
 #[test]
 fn doctor_and_peers_notice_a_copy_of_the_store() {
     let root = tempfile::tempdir().unwrap();
@@ -103,8 +104,9 @@ fn doctor_and_peers_notice_a_copy_of_the_store() {
     }
 }
 
-/// Goal: an operator who starts one of three nodes with a wrong prefix finds out within a minute from each of: log, `doctor`,
-/// `/readyz`, the data of the console, Prometheus. Method: three nodes that are each other's peers, one of them with a typo.
+/// Goal: an operator who starts one of three nodes with a wrong prefix finds out within a minute from each
+/// of: log, `doctor`, `/readyz`, the data of the console, Prometheus. Method: three nodes that are each
+/// other's peers, one of them with a typo.
 #[test]
 fn one_of_three_nodes_at_the_wrong_prefix_is_noticed_everywhere() {
     let root = tempfile::tempdir().unwrap();
@@ -209,8 +211,9 @@ fn prometheus_fires(folder: &Path, nodes: &[SocketAddrV4]) {
     assert!(is_told, "SnowmintTwoStores does not fire");
 }
 
-/// Goal: a node whose address leads to another store writes nothing there, serves to the end of its lease, says so, and goes on when
-/// its own store is back. Method: a proxy that leads to one etcd, then to another, then back.
+/// Goal: a node whose address leads to another store writes nothing there, serves to the end of its lease,
+/// says so, and goes on when its own store is back. Method: a proxy that leads to one etcd, then to another,
+/// then back.
 #[test]
 fn a_node_stops_at_another_store_and_goes_on_at_its_own() {
     let root = tempfile::tempdir().unwrap();
@@ -248,7 +251,8 @@ fn a_node_stops_at_another_store_and_goes_on_at_its_own() {
     assert!(!server.take(1).is_empty());
 }
 
-/// Goal: with `--expect-store` a node refuses another store, and an empty one. Method: the flag and the variable, right and wrong.
+/// Goal: with `--expect-store` a node refuses another store, and an empty one. Method: the flag and the
+/// variable, right and wrong.
 #[test]
 fn a_node_refuses_a_store_that_it_does_not_expect() {
     let root = tempfile::tempdir().unwrap();

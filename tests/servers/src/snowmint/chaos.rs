@@ -1,5 +1,5 @@
-//! Shared by the chaos tests: repeatable randomness, clients that draw ids, their results, and nodes that suffer faults. Each
-//! test decides which faults strike, how often, and what must hold afterwards.
+//! Shared by the chaos tests: repeatable randomness, clients that draw ids, their results, and nodes that
+//! suffer faults. Each test decides which faults strike, how often, and what must hold afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -19,7 +19,8 @@ use crate::time;
 ///
 /// # Source
 ///
-/// `SplitMix64`, Guy Steele, Doug Lea, Christine Flood: "Fast splittable pseudorandom number generators", 2014.
+/// `SplitMix64`, Guy Steele, Doug Lea, Christine Flood: "Fast splittable pseudorandom number generators",
+/// 2014.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
 
@@ -81,7 +82,8 @@ pub struct Load {
     pub clients: usize,
     /// A segment namespace that half of their connections draw from.
     pub numbers: Option<&'static str>,
-    /// Target rate of each client: low enough that faults have time to strike and the machine is not saturated.
+    /// Target rate of each client: low enough that faults have time to strike and the machine is not
+    /// saturated.
     pub ids_a_second: u64,
 }
 
@@ -389,7 +391,8 @@ fn percent(part: u128, whole: u128) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// Limit on the distance of an id from the real time: the errors of two readings, and the slew of the servers' clocks.
+/// Limit on the distance of an id from the real time: the errors of two readings, and the slew of the
+/// servers' clocks.
 pub const CLOCK_SLACK_MS: u64 = 100;
 
 /// The error of a node's wall clock.
@@ -498,7 +501,8 @@ impl Node {
         (self.server.http(), self.server.resp())
     }
 
-    /// Kills the server and starts it again with extra arguments and a clock offset. Returns before it is ready.
+    /// Kills the server and starts it again with extra arguments and a clock offset. Returns before it is
+    /// ready.
     ///
     /// # Panics
     ///
@@ -556,8 +560,8 @@ impl Node {
         self.paused_until.is_some_and(|until| until <= time::now())
     }
 
-    /// Resumes it with a burst of requests waiting for it. Each answer must be an error or new ids: none with a timestamp from
-    /// before the pause, and none under a lease that another node has taken.
+    /// Resumes it with a burst of requests waiting for it. Each answer must be an error or new ids: none with
+    /// a timestamp from before the pause, and none under a lease that another node has taken.
     ///
     /// # Panics
     ///

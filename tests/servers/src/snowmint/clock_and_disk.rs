@@ -1,4 +1,5 @@
-//! The environment of a server under test: a wall clock that the test steps, and a disk that is read-only or full.
+//! The environment of a server under test: a wall clock that the test steps, and a disk that is read-only or
+//! full.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

@@ -101,8 +101,8 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::UnexpectedEof`] inside an answer, [`ErrorKind::ConnectionAborted`] if the server closed between answers,
-    /// [`ErrorKind::InvalidData`] for an invalid answer; otherwise the error of the system.
+    /// [`ErrorKind::UnexpectedEof`] inside an answer, [`ErrorKind::ConnectionAborted`] if the server closed
+    /// between answers, [`ErrorKind::InvalidData`] for an invalid answer; otherwise the error of the system.
     pub fn read(&mut self) -> io::Result<Answer> {
         if self.stream.fill_buf()?.is_empty() {
             return Err(io::Error::new(ErrorKind::ConnectionAborted, "the server closed between answers"));

@@ -93,8 +93,8 @@ mod tests {
     use super::*;
     use crate::snowmint::SplitMix64;
 
-    /// Goal: a chaos test would find a duplicate. Method: a million unique ids from four sources, collected like those of
-    /// clients; then the same with one id in two sources.
+    /// Goal: a chaos test would find a duplicate. Method: a million unique ids from four sources, collected
+    /// like those of clients; then the same with one id in two sources.
     #[test]
     fn one_duplicate_in_a_million_is_found() {
         let harvest = |planted: Option<u64>| {

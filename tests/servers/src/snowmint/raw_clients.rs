@@ -1,4 +1,5 @@
-//! Small raw clients of gRPC and Thrift: they send exactly what the test says, all of it before they read anything.
+//! Small raw clients of gRPC and Thrift: they send exactly what the test says, all of it before they read
+//! anything.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -15,8 +16,8 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
 
-/// The bytes of a connection with one call of `snowmint.v1.Snowmint/Stream` that asks `requests` times for `count` ids of the
-/// namespace `default`, and ends its requests.
+/// The bytes of a connection with one call of `snowmint.v1.Snowmint/Stream` that asks `requests` times for
+/// `count` ids of the namespace `default`, and ends its requests.
 pub fn grpc_stream(requests: usize, count: u32) -> Vec<u8> {
     let mut message = b"\x0a\x07default\x10".to_vec();
     let mut left = count;
@@ -30,7 +31,8 @@ pub fn grpc_stream(requests: usize, count: u32) -> Vec<u8> {
     grpc_call("/snowmint.v1.Snowmint/Stream", &framed.repeat(requests))
 }
 
-/// Returns the bytes of a connection with one call of this method. `body` is sent unchanged, whether it contains messages or not.
+/// Returns the bytes of a connection with one call of this method. `body` is sent unchanged, whether it
+/// contains messages or not.
 pub fn grpc_call(method: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = OPENING.to_vec();
     bytes.extend(frame(HEADERS, END_HEADERS, &headers(method)));

@@ -141,8 +141,8 @@ impl Resp {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::UnexpectedEof`] inside a reply, [`ErrorKind::ConnectionAborted`] if the server closed between replies,
-    /// [`ErrorKind::InvalidData`] for an invalid reply; otherwise the error of the system.
+    /// [`ErrorKind::UnexpectedEof`] inside a reply, [`ErrorKind::ConnectionAborted`] if the server closed
+    /// between replies, [`ErrorKind::InvalidData`] for an invalid reply; otherwise the error of the system.
     pub fn read(&mut self) -> io::Result<Reply> {
         let closed = || io::Error::new(ErrorKind::ConnectionAborted, "the server closed between replies");
         self.read_unless_closed()?.ok_or_else(closed)

@@ -1,7 +1,7 @@
 //! Servers under test: started on free ports, stopped in every possible way, never left behind.
 //!
-//! A server dies with the *thread* that started it, even if that is killed: start it from the thread of the test, not from a
-//! short-lived one.
+//! A server dies with the *thread* that started it, even if that is killed: start it from the thread of the
+//! test, not from a short-lived one.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -84,7 +84,8 @@ impl Serve {
         self
     }
 
-    /// Listens on Unix sockets instead of ports. The harness cannot call such a server: use [`spawn`](Self::spawn).
+    /// Listens on Unix sockets instead of ports. The harness cannot call such a server: use
+    /// [`spawn`](Self::spawn).
     pub fn sockets(mut self, http: &Path, resp: &Path) -> Self {
         self.sockets = Some((http.to_owned(), resp.to_owned()));
         self
@@ -425,7 +426,8 @@ impl Server {
 
     fn ready_or_ended(&mut self) -> Option<ExitStatus> {
         loop {
-            // Another program may answer on this port, so the server must also say in its log that it is ready.
+            // Another program may answer on this port, so the server must also say in its log that it is
+            // ready.
             let ready = self.says_ready() && self.ready();
             if let Some(status) = self.exit_status() {
                 return Some(status);

@@ -1,5 +1,5 @@
-//! Third-party programs: clients (redis-cli, redis-benchmark, redis-py, node-redis, ioredis, curl) and load balancers. If a
-//! program is missing, the test fails with the command that installs it; no test is skipped.
+//! Third-party programs: clients (redis-cli, redis-benchmark, redis-py, node-redis, ioredis, curl) and load
+//! balancers. If a program is missing, the test fails with the command that installs it; no test is skipped.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -129,8 +129,8 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Starts HAProxy: HTTP in HTTP mode and RESP in TCP mode. Nodes whose `/readyz` does not answer 200 get no clients in either
-    /// mode.
+    /// Starts HAProxy: HTTP in HTTP mode and RESP in TCP mode. Nodes whose `/readyz` does not answer 200 get
+    /// no clients in either mode.
     ///
     /// # Panics
     ///
@@ -169,7 +169,8 @@ listen ids
         Self::start(command, folder, http, resp)
     }
 
-    /// Starts nginx, which only forwards bytes: it skips a node that refuses connections, and checks nothing else.
+    /// Starts nginx, which only forwards bytes: it skips a node that refuses connections, and checks nothing
+    /// else.
     ///
     /// # Panics
     ///

@@ -74,7 +74,8 @@ impl GrpcLink {
     }
 }
 
-/// Returns why a call has no ids: an error of the node, of the connection, or of a server that is not a Snowmint node.
+/// Returns why a call has no ids: an error of the node, of the connection, or of a server that is not a
+/// Snowmint node.
 fn failed(status: &Status) -> NoIds {
     let why = status.message();
     match status.metadata().get(KIND).and_then(|kind| kind.to_str().ok()) {

@@ -1,4 +1,5 @@
-//! A dump of a database with the printed SQL restores, and the copy draws from its own generator, never from the original's.
+//! A dump of a database with the printed SQL restores, and the copy draws from its own generator, never from
+//! the original's.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,9 +34,10 @@ fn shown(script: &str) -> String {
     sql.replace(", ...", ", number INT")
 }
 
-/// Goal: a dump of MariaDB with the generator restores under another name, also if the generator was installed by schema, and the
-/// copy never draws from the original. Method: the statements of the script's head; a dump without the functions, which makes ids
-/// once the script was run with another worker, and one with them.
+/// Goal: a dump of MariaDB with the generator restores under another name, also if the generator was
+/// installed by schema, and the copy never draws from the original. Method: the statements of the script's
+/// head; a dump without the functions, which makes ids once the script was run with another worker, and one
+/// with them.
 #[test]
 fn mariadb_dump_restores_with_a_generator_of_its_own() {
     let server = MariaDb::start();

@@ -1,5 +1,5 @@
-//! The generators that `snowmint sql` prints: no id twice, whatever clocks, sessions and servers do. `SNOWMINT_SQL=long` runs the
-//! long form.
+//! The generators that `snowmint sql` prints: no id twice, whatever clocks, sessions and servers do.
+//! `SNOWMINT_SQL=long` runs the long form.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -17,7 +17,8 @@ use super::script;
 const SESSIONS: usize = 16;
 const HOUR_MS: i64 = 3_600_000;
 
-/// Lets the sessions of a test draw for a while, and for longer on a busy machine: until there are `least` ids in all.
+/// Lets the sessions of a test draw for a while, and for longer on a busy machine: until there are `least`
+/// ids in all.
 fn draw(least: usize, drawn: impl Fn() -> usize) {
     let long = std::env::var("SNOWMINT_SQL").is_ok_and(|it| it == "long");
     sleep(if long { Duration::from_mins(2) } else { Duration::from_secs(2) });
@@ -59,8 +60,8 @@ fn duplicates(ids: &mut Vec<u64>) -> usize {
     all - ids.len()
 }
 
-/// A server with a generator of worker 7 whose clock the test controls: `test_clock` holds the offset to the real clock in
-/// milliseconds, or the Unix milliseconds at which the clock stands still.
+/// A server with a generator of worker 7 whose clock the test controls: `test_clock` holds the offset to the
+/// real clock in milliseconds, or the Unix milliseconds at which the clock stands still.
 fn generator(server: &Postgres) {
     let install = script("postgres --layout twitter --datacenter 3 --worker 7");
     server.sql(&format!("{install}{install}"));
@@ -100,7 +101,8 @@ fn unix_ms_of(id: u64) -> i64 {
     i64::try_from(layout.unix_ms(layout.split(Id::new(id).unwrap()).unwrap().timestamp)).unwrap()
 }
 
-/// The draws of one session, in order: single draws, rows, bulk draws that are cancelled, and draws that are rolled back.
+/// The draws of one session, in order: single draws, rows, bulk draws that are cancelled, and draws that are
+/// rolled back.
 fn postgres_work(nth: usize) -> String {
     match nth % 4 {
         0 => "SELECT snowmint_next_id();\n".repeat(300),
@@ -115,9 +117,9 @@ fn postgres_work(nth: usize) -> String {
     }
 }
 
-/// Goal: no id repeats. Method: sixteen sessions, four of them through a pooler, draw one by one and in bulk, are cancelled and
-/// rolled back, while the clock goes back and forth by 1 h and the server is killed twice, once with the clock set back. Every id
-/// that a client has seen counts, even if it was rolled back.
+/// Goal: no id repeats. Method: sixteen sessions, four of them through a pooler, draw one by one and in bulk,
+/// are cancelled and rolled back, while the clock goes back and forth by 1 h and the server is killed twice,
+/// once with the clock set back. Every id that a client has seen counts, even if it was rolled back.
 #[test]
 fn postgres_gives_no_id_twice() {
     // On a busy machine, a session that has the lock can be delayed: the pooler must not give up.
@@ -178,8 +180,8 @@ fn postgres_gives_no_id_twice() {
     assert_eq!(duplicates(&mut ids), 0);
 }
 
-/// Draws while a session is paused within a jump, just before it sets the sequence: the clock steps back, and others draw past
-/// its target. Returns the number of duplicates.
+/// Draws while a session is paused within a jump, just before it sets the sequence: the clock steps back, and
+/// others draw past its target. Returns the number of duplicates.
 fn paused_jump(server: &Postgres) -> usize {
     let start = i64::try_from(unix_ms()).unwrap();
     set_clock(server, start);
@@ -201,8 +203,8 @@ fn paused_jump(server: &Postgres) -> usize {
     server.sql("SELECT count(*) - count(DISTINCT id) FROM drawn").parse().unwrap()
 }
 
-/// Goal: a jump that was paused repeats no id. Method: also with a generator that does not compare with the limit, like published
-/// ones; there the same steps produce duplicates.
+/// Goal: a jump that was paused repeats no id. Method: also with a generator that does not compare with the
+/// limit, like published ones; there the same steps produce duplicates.
 #[test]
 fn postgres_survives_a_jump_that_was_paused() {
     let server = Postgres::start();
@@ -245,9 +247,9 @@ fn postgres_standby_continues_above_all_ids() {
     assert!((5_000..12_000).contains(&ahead), "{ahead} ms ahead, for what was lost");
 }
 
-/// Goal: few draws write to the log, and yet a crash repeats nothing. Method: over 1 s of a clock that the test moves, count the
-/// draws that get a transaction id, as those do that log a sequence and sync it. Then the server is killed, and the clock is set
-/// back by 1 h.
+/// Goal: few draws write to the log, and yet a crash repeats nothing. Method: over 1 s of a clock that the
+/// test moves, count the draws that get a transaction id, as those do that log a sequence and sync it. Then
+/// the server is killed, and the clock is set back by 1 h.
 #[test]
 fn postgres_logs_few_draws_and_loses_none() {
     let server = Postgres::start();
@@ -283,8 +285,8 @@ fn postgres_logs_few_draws_and_loses_none() {
     assert_eq!(server.sql("SELECT count(*) - count(DISTINCT id) FROM drawn"), "0");
 }
 
-/// Goal: draws continue after a crash, with the shortest `--max-ahead` that is accepted. Method: a server is killed while its
-/// clock stands still, so that everything that the crash skips is ahead of the clock.
+/// Goal: draws continue after a crash, with the shortest `--max-ahead` that is accepted. Method: a server is
+/// killed while its clock stands still, so that everything that the crash skips is ahead of the clock.
 #[test]
 fn postgres_draws_after_a_crash_within_max_ahead() {
     let server = Postgres::start();
@@ -302,7 +304,8 @@ fn postgres_draws_after_a_crash_within_max_ahead() {
     assert!((11_000..11_010).contains(&ahead), "{ahead} ms ahead");
 }
 
-/// Goal: at the limits of the clock, errors say what to do, and a client with few rights cannot break the generator.
+/// Goal: at the limits of the clock, errors say what to do, and a client with few rights cannot break the
+/// generator.
 #[test]
 fn postgres_refuses_what_would_break_it() {
     let server = Postgres::start();
@@ -412,8 +415,8 @@ fn postgres_refuses_what_would_break_it() {
     assert_eq!(server.sql("SELECT count(*) FROM pg_proc WHERE proname LIKE 'order_id%'"), "0");
 }
 
-/// Goal: the generator makes ids for layouts with other ticks and orders of fields, at the clock, with evenly distributed low
-/// bits.
+/// Goal: the generator makes ids for layouts with other ticks and orders of fields, at the clock, with evenly
+/// distributed low bits.
 #[test]
 fn postgres_makes_ids_of_every_layout_with_time_left() {
     let server = Postgres::start();
@@ -458,7 +461,8 @@ fn postgres_makes_ids_of_every_layout_with_time_left() {
     assert!(low.len() == 64 && duplicates(&mut low) < 8, "{low:?}");
 }
 
-/// A session of MariaDB: rows by the trigger, single draws, and the event's work with a clock that is 1 h off.
+/// A session of MariaDB: rows by the trigger, single draws, and the event's work with a clock that is 1 h
+/// off.
 fn mariadb_work(nth: usize) -> String {
     let seconds = i64::try_from(unix_ms() / 1000).unwrap();
     match nth % 4 {
@@ -477,14 +481,15 @@ fn mariadb_work(nth: usize) -> String {
     }
 }
 
-/// Goal: no id of a committed row repeats. Method: sixteen sessions with clocks that differ by 1 h, and a server that is killed.
+/// Goal: no id of a committed row repeats. Method: sixteen sessions with clocks that differ by 1 h, and a
+/// server that is killed.
 #[test]
 fn mariadb_gives_no_id_twice() {
     let server = MariaDb::with(&["--event-scheduler=ON"]);
     let install = script("mariadb --layout twitter --datacenter 3 --worker 7");
     server.sql(&format!("USE test; {install}{install}"));
-    // With a key of its own, and with what tells afterwards how an id came twice: not unique, since the session that draws an id
-    // again would only get an error.
+    // With a key of its own, and with what tells afterwards how an id came twice: not unique, since the
+    // session that draws an id again would only get an error.
     server.sql(
         "USE test; CREATE TABLE drawn (nth BIGINT AUTO_INCREMENT PRIMARY KEY, id BIGINT DEFAULT 0, number INT, \
          drawn_cursor BIGINT DEFAULT 0, session BIGINT DEFAULT (CONNECTION_ID()), at DATETIME(6) DEFAULT (SYSDATE(6)), INDEX (id)); \

@@ -1,8 +1,10 @@
-//! The messages of OTLP that spans need. The generated ones of all signals would take longer to build than the whole exporter.
+//! The messages of OTLP that spans need. The generated ones of all signals would take longer to build than
+//! the whole exporter.
 //!
 //! # Source
 //!
-//! `opentelemetry/proto/trace/v1/trace.proto` and its imports, version 1. Fields that are not set here are left out.
+//! `opentelemetry/proto/trace/v1/trace.proto` and its imports, version 1. Fields that are not set here are
+//! left out.
 
 use prost::{Message, Oneof};
 
@@ -103,7 +105,8 @@ pub(super) const SERVER: i32 = 2;
 pub(super) const ERROR: i32 = 2;
 
 impl KeyValue {
-    /// Returns an attribute with a text. The text is shortened, since the queue limits the number of spans, not their size.
+    /// Returns an attribute with a text. The text is shortened, since the queue limits the number of spans,
+    /// not their size.
     pub(crate) fn text(key: &str, value: &str) -> Self {
         Self::of(key, Value::Text(shortened(value).into_owned()))
     }

@@ -1,5 +1,5 @@
-//! An id source without a store, for unit and integration tests: a generator under a clock that advances over each wait.
-//! Nothing here sleeps, so no test depends on the speed of the machine.
+//! An id source without a store, for unit and integration tests: a generator under a clock that advances over
+//! each wait. Nothing here sleeps, so no test depends on the speed of the machine.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,8 @@ use tokio::sync::watch;
 /// The start of the test clock.
 pub const START_UNIX_MS: u64 = 1_700_000_000_000;
 
-/// Makes ids of worker 3 of datacenter 1, under a clock that advances over each wait. Clones share everything.
+/// Makes ids of worker 3 of datacenter 1, under a clock that advances over each wait. Clones share
+/// everything.
 #[derive(Clone)]
 pub struct TestSource(Arc<Inner>);
 

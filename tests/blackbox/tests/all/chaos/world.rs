@@ -10,13 +10,15 @@ use snowmint_test_servers::snowmint::{Ids, Serve, SplitMix64, server};
 
 use super::{Plan, SERVERS};
 
-/// Time limit for the service to answer after a restart: shorter than a hang, longer than a busy machine takes.
+/// Time limit for the service to answer after a restart: shorter than a hang, longer than a busy machine
+/// takes.
 const FIRST_ID_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) struct World<'a> {
     plan: &'a Plan,
     nodes: Vec<Node>,
-    /// The server that is paused in the middle of a write: until it resumes, no process can write to the SQLite file.
+    /// The server that is paused in the middle of a write: until it resumes, no process can write to the
+    /// SQLite file.
     holds_lock: Option<usize>,
     faults: Faults,
     /// Ids from the faults themselves; the clients keep their own.

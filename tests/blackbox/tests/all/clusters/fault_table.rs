@@ -1,7 +1,7 @@
-//! The table of `tests/README.md`: for each fault on each store, the time without ids for a client that sends a request to the
-//! release binary every millisecond. To measure it again:
-//! `cargo build --release -p snowmint-cli`, then
-//! `SNOWMINT_BIN=$PWD/target/release/snowmint cargo nextest run -p snowmint-blackbox --run-ignored only -E 'test(fault_table)' --no-capture`.
+//! The table of `tests/README.md`: for each fault on each store, the time without ids for a client that sends
+//! a request to the release binary every millisecond. To measure it again: `cargo build --release -p
+//! snowmint-cli`, then `SNOWMINT_BIN=$PWD/target/release/snowmint cargo nextest run -p snowmint-blackbox
+//! --run-ignored only -E 'test(fault_table)' --no-capture`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -21,8 +21,8 @@ use super::observer::{Gap, Observer};
 const SHORT: Duration = Duration::from_secs(3);
 /// Beyond that window.
 const LONG: Duration = Duration::from_secs(15);
-/// On a busy machine a thread may wait this long for a core. A node without ids reports an error much sooner, so a shorter gap
-/// without an error is not an interruption.
+/// On a busy machine a thread may wait this long for a core. A node without ids reports an error much sooner,
+/// so a shorter gap without an error is not an interruption.
 const NOISE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -113,8 +113,8 @@ impl Fault {
     }
 }
 
-/// Goal: the figures in the docs can be measured again. Method: for each store, one node after the other is observed while a
-/// fault begins and ends. The test asserts only that ids return.
+/// Goal: the figures in the docs can be measured again. Method: for each store, one node after the other is
+/// observed while a fault begins and ends. The test asserts only that ids return.
 #[test]
 #[ignore = "a measurement of a quarter of an hour, for the documents"]
 fn fault_table() {

@@ -1,5 +1,5 @@
-//! A client that sends a request to a node every millisecond, and measures the longest time without an id, and the errors.
-//! It stays with the node, so that every gap is caused by that node.
+//! A client that sends a request to a node every millisecond, and measures the longest time without an id,
+//! and the errors. It stays with the node, so that every gap is caused by that node.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

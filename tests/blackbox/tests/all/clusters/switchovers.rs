@@ -1,12 +1,16 @@
 //! Databases with replicas, whose primary changes: by plan, by force, and back again.
 //!
-//! As the product requires, the loss of a store without a synchronous replica is bounded here: it loses no write that was
-//! acknowledged more than [`MAY_LOSE`] before the death of the old primary. Three rules ensure that:
-//! - A replica is promoted only if it had everything that the primary had at an instant at most that long before the death of the
-//!   old primary. If the machine was too slow for that, the old primary is started again and no replica is promoted.
-//! - By force, the old primary is dead before another accepts writes (if replicas confirm each write, it may live for another
-//!   second: it can acknowledge nothing). By plan, it stops accepting writes before another starts.
-//! - The failed server comes back as a replica, without its own data. A replica that crashes comes back as a replica.
+//! As the product requires, the loss of a store without a synchronous replica is bounded here: it loses no
+//! write that was acknowledged more than [`MAY_LOSE`] before the death of the old primary. Three rules ensure
+//! that:
+//! - A replica is promoted only if it had everything that the primary had at an instant at most that long
+//!   before the death of the old primary. If the machine was too slow for that, the old primary is started
+//!   again and no replica is promoted.
+//! - By force, the old primary is dead before another accepts writes (if replicas confirm each write, it may
+//!   live for another second: it can acknowledge nothing). By plan, it stops accepting writes before another
+//!   starts.
+//! - The failed server comes back as a replica, without its own data. A replica that crashes comes back as a
+//!   replica.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -34,12 +38,13 @@ pub(crate) enum Switch {
     Planned,
     /// The primary is killed.
     Forced,
-    /// The replicas are killed. After some writes that only the primary has, the primary is killed too: those writes are lost.
+    /// The replicas are killed. After some writes that only the primary has, the primary is killed too: those
+    /// writes are lost.
     Losing,
     /// The replica is promoted while the primary runs; the primary is killed a moment later.
     Split,
-    /// The replica is down, so that writes wait. The primary ends their waits, which shows those writes to readers. Then it is
-    /// killed and the replica, which never had them, is promoted.
+    /// The replica is down, so that writes wait. The primary ends their waits, which shows those writes to
+    /// readers. Then it is killed and the replica, which never had them, is promoted.
     Stranded,
 }
 
@@ -204,7 +209,8 @@ impl Replicated for PostgresPair {
         match switch {
             Switch::Planned => {
                 if !old.stop_fast() {
-                    // The stop timed out waiting for a client or the standby: the standby may lack the newest writes.
+                    // The stop timed out waiting for a client or the standby: the standby may lack the newest
+                    // writes.
                     old.restart();
                     return Switched::PutOff;
                 }
@@ -354,7 +360,8 @@ impl Redises {
         self.servers.iter().enumerate().filter(|(i, _)| *i != self.primary.get()).map(|(_, it)| it)
     }
 
-    /// Waits until the replicas have everything that the primary had at an instant not long ago, and returns that instant.
+    /// Waits until the replicas have everything that the primary had at an instant not long ago, and returns
+    /// that instant.
     fn caught_up(&self) -> Option<Instant> {
         let began = time::now();
         let offset = |redis: &Redis, field| redis.info(field).parse::<u64>().unwrap_or_default();
@@ -382,7 +389,8 @@ impl Redises {
         let promoted = self.sentinels.replace(self.old());
         let is_new = |it: &Redis| it.address() == promoted;
         let new = self.servers.iter().position(is_new).expect("one of the replicas");
-        // A Sentinel that has not heard of the failover would make the new primary a replica of the old one again.
+        // A Sentinel that has not heard of the failover would make the new primary a replica of the old one
+        // again.
         self.sentinels.wait_agreed(&self.servers[new]);
         let probe = self.servers[new].command(&["GET", PROBE]);
         assert_eq!(probe, self.probe.get().to_string(), "the test broke its own rule: it lost too much");
@@ -447,7 +455,8 @@ impl Replicated for Redises {
         self.probe.set(probe);
         match switch {
             Switch::Planned => {
-                // Sentinels let the old primary accept writes for seconds beside the new one, so it has to block them itself.
+                // Sentinels let the old primary accept writes for seconds beside the new one, so it has to
+                // block them itself.
                 self.old().command(&["CLIENT", "PAUSE", "100000", "WRITE"]);
                 if self.caught_up().is_none() {
                     self.old().command(&["CLIENT", "UNPAUSE"]);
@@ -459,8 +468,8 @@ impl Replicated for Redises {
                 Switched::Done
             }
             Switch::Losing => {
-                // After this crash of all, nodes follow a server only if they saw it as a replica of the primary in use, and they
-                // look every half of `may_lose`.
+                // After this crash of all, nodes follow a server only if they saw it as a replica of the
+                // primary in use, and they look every half of `may_lose`.
                 thread::sleep(MAY_LOSE);
                 let Some(had_all_at) = self.caught_up() else { return Switched::PutOff };
                 self.replicas().for_each(|it| it.kill9());

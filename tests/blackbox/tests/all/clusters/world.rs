@@ -19,8 +19,8 @@ use super::switchovers::{Replicated, Switch, Switched};
 const NODES: usize = 6;
 /// Interval at which due actions are carried out.
 const STEP: Duration = Duration::from_millis(10);
-/// Number of workers that no node can take, so that there are as many workers as nodes. A node that starts must wait for a
-/// worker that another had a moment ago, and may think it still has.
+/// Number of workers that no node can take, so that there are as many workers as nodes. A node that starts
+/// must wait for a worker that another had a moment ago, and may think it still has.
 const TAKEN_FOR_THE_DAY: usize = 2;
 /// Minimum time between two changes of the primary.
 const SETTLING: Duration = Duration::from_millis(700);
@@ -107,7 +107,8 @@ impl<'a> World<'a> {
         self.members.iter().map(|member| member.node.addresses()).collect()
     }
 
-    /// Lets faults strike until the plan is fulfilled, then heals everything and waits until every node serves.
+    /// Lets faults strike until the plan is fulfilled, then heals everything and waits until every node
+    /// serves.
     pub(crate) fn run(&mut self, random: &mut SplitMix64, drawn: &Drawn) {
         let began = time::now();
         let mut next_fault = began;
@@ -236,7 +237,8 @@ impl<'a> World<'a> {
         self.rest_until = time::now() + SETTLING;
     }
 
-    /// A new name at each start, like a pod: the node finds no record of its own, and takes a worker that another had.
+    /// A new name at each start, like a pod: the node finds no record of its own, and takes a worker that
+    /// another had.
     fn kill_and_restart(&mut self, i: usize, random: &mut SplitMix64) {
         let offset = match random.within(0, 9) {
             0 => Offset::Behind,
@@ -295,7 +297,8 @@ impl<'a> World<'a> {
                 self.faults.errors_after_pause += errors;
             }
             if let Some(log) = member.node.last_words() {
-                // A node whose clock is ahead of the store's refuses to start; it is started again when all is healed.
+                // A node whose clock is ahead of the store's refuses to start; it is started again when all
+                // is healed.
                 assert!(log.contains("ahead of the store's"), "a node ended by itself:\n{log}");
                 member.ended = true;
             } else if !member.serves
@@ -308,8 +311,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Ends every fault, sets every clock right, and waits until each node serves without help, but for a restart where the
-    /// product asks for one.
+    /// Ends every fault, sets every clock right, and waits until each node serves without help, but for a
+    /// restart where the product asks for one.
     fn heal(&mut self) {
         let any_time = time::now() + Duration::from_hours(1);
         self.see_to_what_is_due(any_time);
@@ -364,8 +367,9 @@ impl<'a> World<'a> {
     }
 }
 
-/// Returns whether a node stays with a primary that is gone. One that was paused, or cut off, while all servers crashed never saw
-/// that the promoted one had everything, and says that it has to be restarted if that is so.
+/// Returns whether a node stays with a primary that is gone. One that was paused, or cut off, while all
+/// servers crashed never saw that the promoted one had everything, and says that it has to be restarted if
+/// that is so.
 fn refuses_the_right_primary(node: &Server) -> bool {
     let log = node.log();
     let last = log.lines().rev().find(|it| it.contains("redis://")).unwrap_or_default();

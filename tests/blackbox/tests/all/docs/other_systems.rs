@@ -1,5 +1,5 @@
-//! The systems that a page migrates from, with the defaults of each server. Counters have returned 5,000 numbers, for users with
-//! only the rights that the page names.
+//! The systems that a page migrates from, with the defaults of each server. Counters have returned 5,000
+//! numbers, for users with only the rights that the page names.
 
 use std::fmt::Write as _;
 

@@ -14,7 +14,8 @@ use tempfile::TempDir;
 use super::stores::{Nodes, Restorable};
 
 const NODES: usize = 3;
-/// As many workers as nodes, including the one that joins: a node can take only a worker that a restore forgets.
+/// As many workers as nodes, including the one that joins: a node can take only a worker that a restore
+/// forgets.
 const LAYOUT: &str = "time:41@1ms datacenter:11 worker:2 sequence:9 epoch:2010-11-04T01:42:54.657Z";
 /// Number of ids drawn at a time; a segment has twice as many.
 const DRAW: usize = 50;
@@ -22,9 +23,9 @@ const DRAW: usize = 50;
 const DRAWS: usize = 20;
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Goal and method of `..._under_running_nodes`: three nodes hold leases and reserve numbers; a backup is taken; they renew and
-/// reserve more; the store goes back to the backup without notice. Once each node has noticed, a fourth takes the only free
-/// worker.
+/// Goal and method of `..._under_running_nodes`: three nodes hold leases and reserve numbers; a backup is
+/// taken; they renew and reserve more; the store goes back to the backup without notice. Once each node has
+/// noticed, a fourth takes the only free worker.
 pub(crate) fn under_running_nodes(store: &dyn Restorable) {
     let mut world = World::start(store, "6s");
     world.back_up();
@@ -49,8 +50,8 @@ pub(crate) fn under_running_nodes(store: &dyn Restorable) {
     }
 }
 
-/// Goal and method of `..._by_the_procedure`: the same, but the operator stops the store, restores it elsewhere, recovers it
-/// from the reports of the nodes, and puts it in place.
+/// Goal and method of `..._by_the_procedure`: the same, but the operator stops the store, restores it
+/// elsewhere, recovers it from the reports of the nodes, and puts it in place.
 pub(crate) fn by_the_procedure(store: &dyn Restorable) {
     let mut world = World::start(store, "3s");
     world.back_up();
