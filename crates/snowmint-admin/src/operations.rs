@@ -305,13 +305,16 @@ pub type Complete = Box<dyn FnOnce(&dyn NodeControl) -> HttpAnswer + Send>;
 pub type Run =
     Box<dyn FnOnce(Context) -> Pin<Box<dyn Future<Output = Result<Complete, AdminError>> + Send>> + Send>;
 
+/// Reads the message of a client, within its limits.
+pub type ReadOperation = fn(Message, &NodeContext) -> Result<Run, AdminError>;
+
 /// An operation whose type is not known at compile time.
 #[derive(Clone, Copy, Debug)]
 pub struct OperationEntry {
     /// Its place.
     pub route: OperationRoute,
     /// Reads it within the limits of its client; `None` if the server itself answers it.
-    pub read: Option<fn(Message, &NodeContext) -> Result<Run, AdminError>>,
+    pub read: Option<ReadOperation>,
 }
 
 impl OperationEntry {

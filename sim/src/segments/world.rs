@@ -238,7 +238,7 @@ impl<'a> World<'a> {
         }
         match self.nodes[index].batching.next(self.now_ms) {
             DirectNext::Reserve { count, timeout_ms } => {
-                self.send(index, 0, Request::Reserve(count), timeout_ms)
+                self.send(index, 0, Request::Reserve(count), timeout_ms);
             }
             DirectNext::Raise { above, timeout_ms } => self.send(index, 0, Request::Raise(above), timeout_ms),
             DirectNext::Wait(ms) => self.wake_after(index, ms),

@@ -298,7 +298,7 @@ impl SegmentProtocol {
                 self.reserved(now_ms, asked, segment, Some((mark, due_ms)));
             }
             (RefillState::Reserving(asked), SegmentInput::Reserved(Err(failure))) => {
-                self.failed(now_ms, asked, failure)
+                self.failed(now_ms, asked, failure);
             }
             (RefillState::Confirming(settling), SegmentInput::Confirmed(answer)) => {
                 memory.left += self.confirmed(now_ms, settling, answer);
@@ -307,7 +307,7 @@ impl SegmentProtocol {
                 self.raised(now_ms, counter, now_ms.saturating_sub(at_ms), answer);
             }
             (RefillState::GivingBack(unused), SegmentInput::GaveBack(answer)) => {
-                self.gave_back(unused, answer)
+                self.gave_back(unused, answer);
             }
             (state, SegmentInput::Release { unused }) => {
                 self.state = state;

@@ -158,7 +158,7 @@ impl LeaseTask {
             // The grant has to move the clock forward, so it is counted as the claim was: otherwise the lease
             // would begin in the future of this node's clock.
             LeaseInput::Wake if self.protocol.is_claiming() => {
-                self.counted_by = self.counted_by.at_most(ahead_ms)
+                self.counted_by = self.counted_by.at_most(ahead_ms);
             }
             LeaseInput::Wake => {
                 // An older answer says nothing about the wall clock now.
