@@ -108,7 +108,6 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "std")]
 /// Defines methods of a builder, each of which sets the field of its name.
 #[doc(hidden)]
 #[macro_export]
@@ -124,6 +123,7 @@ macro_rules! setters {
     };
 }
 
+#[cfg(feature = "std")]
 mod cell;
 pub mod clock;
 pub mod codec;
