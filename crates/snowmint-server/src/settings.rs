@@ -113,7 +113,7 @@ impl Settings {
     /// let mut settings = Settings::default();
     /// assert!(!settings.fit_open_files(1_048_576));
     /// assert!(settings.fit_open_files(1024));
-    /// assert_eq!((settings.max_connections, settings.reserved_connections), (740, 42));
+    /// assert_eq!((settings.max_connections, settings.reserved_connections), (737, 51));
     /// ```
     pub fn fit_open_files(&mut self, limit: u64) -> bool {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
