@@ -162,7 +162,7 @@ fn a_full_disk_while_running() {
     });
     assert_says(&why, &["no space left", "free space"]);
     assert_says(&server.get("/readyz").body, &["no space left"]);
-    assert_says(&server.log(), &["no space left", "WARN"]);
+    assert_says(&server.log_with("no space left", patience), &["WARN"]);
     assert!(server.metric("snowmint_store_errors_total") >= 1.0);
 
     fs::remove_file(ballast).unwrap();

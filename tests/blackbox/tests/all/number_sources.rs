@@ -177,8 +177,8 @@ fn one_of_two_stores_may_be_down() {
     let server = serve(folder.path()).start();
     wait_for(&server, "ids");
     let mut client = server.client();
-    let log = server.log();
-    assert!(log.contains("numbers{namespace=ids}") && log.contains("until it is back"), "{log}");
+    let log = server.log_with("until it is back", PATIENCE);
+    assert!(log.contains("numbers{namespace=ids}"), "{log}");
     stores[1].restart();
     stores[0].kill9();
     time::eventually("an even number", PATIENCE, || {

@@ -60,7 +60,7 @@ fn without_its_store_a_node_goes_on_under_its_saved_lease() {
     node.take(&server, 20_000);
     server.kill();
     let server = node.serve.start();
-    assert_says(&server.log(), &["resumed the saved lease", "store unavailable; retrying"]);
+    assert_says(&server.log_with("store unavailable; retrying", PATIENCE), &["resumed the saved lease"]);
     node.take(&server, 20_000);
     assert_eq!(ids::worker(node.last), worker);
 
@@ -117,7 +117,10 @@ fn without_its_store_a_node_serves_no_namespace_that_was_dropped_or_replaced() {
     server.kill();
 
     let server = serve.start();
-    assert_says(&server.log(), &["resumed the saved lease", "namespace orders is not served until"]);
+    assert_says(
+        &server.log_with("namespace orders is not served until", PATIENCE),
+        &["resumed the saved lease"],
+    );
     assert_eq!(server.get("/v1/ids/default").status, 200);
     assert_eq!(server.get("/v1/ids/orders").status, 404);
     assert_eq!(server.get("/v1/ids/users").status, 404);
@@ -140,7 +143,7 @@ fn a_clock_stepped_back_before_the_start_waits_for_what_was_used() {
     let server = node.serve.clone().clock(&clock).start();
     node.take(&server, 20_000);
     node.ids.assert_unique();
-    assert_says(&server.log(), &["resumed the saved lease"]);
+    server.log_with("resumed the saved lease", PATIENCE);
 }
 
 /// Goal: a saved lease is used in one place. Method: a second server on the same folder, and one on a copy of
