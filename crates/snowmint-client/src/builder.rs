@@ -101,7 +101,7 @@ impl ClientBuilder {
         self
     }
 
-    snowmint::setters! {
+    snowmint::__setters! {
         /// Sets which server gets a request first. Default: [`ServerOrder::Shuffled`].
         order: ServerOrder;
     }
@@ -134,7 +134,7 @@ impl ClientBuilder {
         self
     }
 
-    snowmint::setters! {
+    snowmint::__setters! {
         /// Sets how long a caller waits for ids before it gets an error: 1 ms to 1 h. Default: 5 s.
         timeout: Duration;
 
@@ -158,7 +158,7 @@ impl ClientBuilder {
         self
     }
 
-    snowmint::setters! {
+    snowmint::__setters! {
         /// Sets the minimum and maximum number of ids that a namespace keeps in memory. Default:
         /// `0..=100_000`.
         ///

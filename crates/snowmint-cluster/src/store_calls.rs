@@ -1,4 +1,4 @@
-//! What writers of single records have in common: the errors of their calls, and the wait after a write
+//! What calls about single records have in common: errors before and after them, and the wait after a write
 //! without an answer.
 
 use std::error::Error;

@@ -462,7 +462,7 @@ mod tests {
         assert!(tweet.near_ties().is_empty() && tweet.notes().is_empty(), "{tweet:?}");
     }
 
-    /// Goal: an id that JavaScript rounded, and one that is hidden, are told from others. Method: ids of
+    /// Goal: an id that JavaScript rounded, and one that is hidden, are distinguished from others. Method: ids of
     /// which both are published, and numbers of 63 random bits.
     #[test]
     fn rounded_and_hidden_ids_have_a_note() {

@@ -111,7 +111,7 @@
 /// Defines methods of a builder, each of which sets the field of its name.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! setters {
+macro_rules! __setters {
     ($($(#[$doc:meta])* $field:ident: $type:ty;)*) => {
         $(
             $(#[$doc])*

@@ -43,7 +43,12 @@ pub enum Eviction {
 ///
 /// The store's error.
 pub async fn leases(store: &dyn Store) -> Result<Vec<LeaseEntry>, StoreError> {
-    let records = store.list(PREFIX).await?;
+    leases_below(store, PREFIX).await
+}
+
+/// Lists the leases whose keys begin with a prefix.
+pub(super) async fn leases_below(store: &dyn Store, prefix: &str) -> Result<Vec<LeaseEntry>, StoreError> {
+    let records = store.list(prefix).await?;
     let entries = records.into_iter().filter_map(|(key, value)| {
         let (pool, worker) = worker_of(&key)?;
         let pool = pool.to_owned();

@@ -73,7 +73,7 @@ impl LeaseConfig {
         }
     }
 
-    snowmint::setters! {
+    snowmint::__setters! {
         /// Sets which worker to lease.
         worker_choice: WorkerChoice;
 
@@ -87,7 +87,7 @@ impl LeaseConfig {
         self
     }
 
-    snowmint::setters! {
+    snowmint::__setters! {
         /// Sets how far ahead a lease reaches when it is granted or renewed.
         ///
         /// If store calls fail, leases survive an outage of two thirds of the window; if calls hang, two

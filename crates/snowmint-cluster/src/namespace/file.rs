@@ -106,6 +106,7 @@ impl NamespaceFile {
     ///
     /// [`ConfigTextError`] with the first invalid line.
     pub fn parse(text: &str, layout: &Layout) -> Result<Self, ConfigTextError> {
+        check_length(text)?;
         let table = DeTable::parse(text).map_err(|error| error_in(text, &error))?;
         Self::of_table(table.into_inner(), text, layout)
     }
@@ -118,10 +119,7 @@ impl NamespaceFile {
     /// As for [`parse`](Self::parse).
     pub fn of_table(table: DeTable<'_>, text: &str, layout: &Layout) -> Result<Self, ConfigTextError> {
         let at = |span, message| ConfigTextError::at(text, span, message);
-        if text.len() > MAX_BYTES {
-            let message = format!("invalid length {}: expected at most {MAX_BYTES} bytes", text.len());
-            return Err(at(None, message));
-        }
+        check_length(text)?;
         let document = FileTables::deserialize(Deserializer::from(Spanned::new(0..text.len(), table)))
             .map_err(|error| error_in(text, &error))?;
         let mut namespaces = BTreeMap::new();
@@ -146,6 +144,14 @@ impl NamespaceFile {
         let logins = Logins::of_table(document.logins).map_err(|(span, message)| at(Some(span), message))?;
         Ok(Self { auto_create: auto_create.transpose()?, namespaces, logins })
     }
+}
+
+fn check_length(text: &str) -> Result<(), ConfigTextError> {
+    if text.len() <= MAX_BYTES {
+        return Ok(());
+    }
+    let message = format!("invalid length {}: expected at most {MAX_BYTES} bytes", text.len());
+    Err(ConfigTextError::at(text, None, message))
 }
 
 fn error_in(text: &str, error: &TomlError) -> ConfigTextError {

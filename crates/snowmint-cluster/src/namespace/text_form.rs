@@ -1,8 +1,8 @@
 //! The text form of a namespace's ids: `ORD-{date}-{number:6}` produces `ORD-20261121-000042`.
 //!
-//! A template is checked when it is parsed, so writing an id cannot fail. To add a field, add a variant of
-//! [`Part`], parse it in `Part::field`, write it in `Display` and in `TextForm::write`, and tell `can_meet`
-//! which characters it has.
+//! A template is checked when it is parsed, so writing an id cannot fail. To add a field of the number, add a
+//! variant of [`Part`], parse it in `Part::field`, write it in `Display` and in `TextForm::write`, and tell
+//! `can_meet` which characters it has. A field of the date is a row of `DATE_PARTS`.
 //!
 //! `can_meet` decides whether two text forms can write two different ids as the same text. It compares what
 //! all texts of a form have in common. So "no" is a proof, and "yes" may be a false alarm.

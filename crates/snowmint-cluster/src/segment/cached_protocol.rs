@@ -272,6 +272,7 @@ impl SegmentProtocol {
     /// Returns this machine with high-water marks that it shares with others, one for each counter.
     #[must_use]
     pub fn sharing(mut self, high_water_marks: &[HighWaterMark]) -> Self {
+        assert_eq!(self.known.len(), high_water_marks.len(), "a mark for each counter");
         for (known, shared) in self.known.iter_mut().zip(high_water_marks) {
             known.high_water_mark = shared.clone();
         }

@@ -107,7 +107,7 @@ impl SegmentConfig {
         }
     }
 
-    snowmint::setters! {
+    snowmint::__setters! {
         /// Sets where numbers are taken from.
         mode: Mode;
 

@@ -246,7 +246,8 @@ impl Batching {
         };
         self.left = Some(next.map_or(u64::MAX, |next| self.range.left_from(next.first(), next.step())));
         if next.is_some_and(|next| next.first() < self.range.first) {
-            self.counter.is_below(self.counter.below, self.range);
+            // Else the next reservation skips the numbers below.
+            self.counter.raise_to_first(self.range);
         }
         None
     }

@@ -172,21 +172,22 @@ impl KnownCounter {
         self.highest = self.highest.max(segment.last().min(range.maximum));
         (self.step, self.below, self.most) = (Some(segment.step()), 0, None);
         let within = range.cut(segment);
-        if let Within::Below { missing } = within {
-            self.is_below(missing, range);
+        if let Within::Below { missing } = within
+            && !self.raise_to_first(range)
+        {
+            self.below = missing;
         }
         Ok(within)
     }
 
     /// Raises a counter that is below the first number. If each node added the missing count instead, the
-    /// counter would run too far.
-    pub(super) fn is_below(&mut self, missing: u64, range: NumberRange) {
-        if self.is_fixed {
-            self.below = missing;
-        } else {
+    /// counter would run too far. Returns `false` if it cannot be raised.
+    pub(super) fn raise_to_first(&mut self, range: NumberRange) -> bool {
+        if !self.is_fixed {
             let above = range.first.saturating_sub(1);
             self.raise = Some(Raise { above, reason: RaiseReason::BelowFirst });
         }
+        !self.is_fixed
     }
 
     /// Takes the answer to a raise, which says whether the counter can be raised at all. Returns what to

@@ -1,8 +1,10 @@
 //! Periods after which numbers restart (a day, a month or a year), and the counters of each.
 //!
 //! A period is a date. Its clock may show the date of another time zone than UTC: then begin and end are
-//! local milliseconds too. //! Each period has counters of its own, so nodes whose clocks differ cannot mix
-//! up the numbers of two periods.
+//! local milliseconds too.
+//!
+//! Each period has counters of its own, so nodes whose clocks differ cannot mix up the numbers of two
+//! periods.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +29,7 @@ pub enum Reset {
 }
 
 /// What distinguishes one kind of period from the others.
-struct Kind {
+struct PeriodKind {
     name: &'static str,
     /// The length of a period's text, a prefix of `2026-11-21`.
     text_len: usize,
@@ -37,18 +39,16 @@ struct Kind {
     longest_days: u64,
 }
 
-/// In the order of [`Reset`].
-const KINDS: [Kind; 3] = [
-    Kind { name: "daily", text_len: 10, first_day: "", longest_days: 1 },
-    Kind { name: "monthly", text_len: 7, first_day: "-01", longest_days: 31 },
-    Kind { name: "yearly", text_len: 4, first_day: "-01-01", longest_days: 366 },
-];
-
 impl Reset {
     const ALL: [Self; 3] = [Self::Daily, Self::Monthly, Self::Yearly];
 
-    const fn kind(self) -> &'static Kind {
-        &KINDS[self as usize]
+    const fn kind(self) -> PeriodKind {
+        let (name, text_len, first_day, longest_days) = match self {
+            Self::Daily => ("daily", 10, "", 1),
+            Self::Monthly => ("monthly", 7, "-01", 31),
+            Self::Yearly => ("yearly", 4, "-01-01", 366),
+        };
+        PeriodKind { name, text_len, first_day, longest_days }
     }
 
     /// Returns the length of the longest period of this kind, in milliseconds.
@@ -104,6 +104,9 @@ impl Period {
     pub fn at(reset: Reset, unix_ms: u64) -> Self {
         let unix_ms = unix_ms.min(MAX_UNIX_MS);
         let day_ms = unix_ms - unix_ms % MS_PER_DAY;
+        if reset == Reset::Daily {
+            return Self { reset, begin_unix_ms: day_ms };
+        }
         let (date, kind) = (UtcDate(day_ms).to_string(), reset.kind());
         let first_day = format!("{date:.len$}{}", kind.first_day, len = kind.text_len);
         // The first day of a month is always a valid date.
@@ -158,7 +161,14 @@ impl Period {
     /// Packs a period into one word that threads can share; 0 for none. A day begins at a multiple of 4 ms,
     /// which leaves 2 bits for the kind.
     pub(super) fn to_bits(period: Option<Self>) -> u64 {
-        period.map_or(0, |Self { reset, begin_unix_ms }| begin_unix_ms | (reset as u64 + 1))
+        period.map_or(0, |Self { reset, begin_unix_ms }| {
+            let bits = match reset {
+                Reset::Daily => 1,
+                Reset::Monthly => 2,
+                Reset::Yearly => 3,
+            };
+            begin_unix_ms | bits
+        })
     }
 
     /// Unpacks what [`to_bits`](Self::to_bits) packed.

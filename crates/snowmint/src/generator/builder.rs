@@ -72,7 +72,7 @@ impl GeneratorBuilder {
         }
     }
 
-    crate::setters! {
+    crate::__setters! {
         /// Sets the datacenter; 0 by default.
         datacenter: DatacenterId;
     }
@@ -94,7 +94,7 @@ impl GeneratorBuilder {
         self
     }
 
-    crate::setters! {
+    crate::__setters! {
         /// Sets the earliest instant of the ids, in unix milliseconds. Pass the end of the previous
         /// generator, so that ids keep increasing.
         not_before_unix_ms: u64;

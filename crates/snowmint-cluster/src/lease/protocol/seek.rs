@@ -335,7 +335,7 @@ struct Watched {
     worker: WorkerId,
     revision: Revision,
     holder: Holder,
-    /// The end of its lease, or of the grants above an ended gap.
+    /// The end of its lease; above an ended gap, the end of all grants.
     until_unix_ms: u64,
     /// When it may be free.
     frees_unix_ms: u64,

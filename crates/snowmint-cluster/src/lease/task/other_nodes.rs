@@ -108,11 +108,11 @@ impl LeaseTask {
     }
 
     async fn ended_long_ago(&mut self) -> Result<Vec<LeaseEntry>, CallFailure> {
-        let listed = timeout(self.node.config.call_timeout(), admin::leases(&*self.node.store)).await;
-        let mut entries = self.outcome(listed, "list", StoreAccess::Reads)?;
+        let prefix = self.node.settings().pool.prefix();
+        let listed = admin::leases_below(&*self.node.store, &prefix);
+        let listed = timeout(self.node.config.call_timeout(), listed).await;
+        let entries = self.outcome(listed, "list", StoreAccess::Reads)?;
         let settings = self.node.settings();
-        let pool = settings.pool.to_string();
-        entries.retain(|entry| entry.pool == pool);
         Ok(ended_long_ago(settings, entries, self.node.clock.unix_ms()))
     }
 }
