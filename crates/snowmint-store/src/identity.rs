@@ -166,7 +166,7 @@ impl IdentifiedStore {
             };
             let (key, text) = (key(&*self.inner)?, id.to_string());
             match self.inner.compare_and_set(&key, Expected::Absent, text.as_bytes()).await {
-                // Whoever wrote it: look again.
+                // Another node wrote it: look again.
                 Ok(Swap::Done(_) | Swap::Conflict) => {}
                 // The record of the caller was not written.
                 Err(error) if error.kind() == StoreErrorKind::OutcomeUnknown => {

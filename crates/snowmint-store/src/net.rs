@@ -1,4 +1,4 @@
-//! The hosts of a store on the network: which one to use, and the time limits of a call.
+//! The hosts of a store on the network: which one to use, and when all are asked again.
 //! Of several hosts, the store uses the one that accepts writes. It refuses two that both accept writes.
 
 #[cfg(feature = "_https")]
@@ -286,16 +286,21 @@ struct Refreshes {
 impl Refresher {
     /// Starts a refresh if the hosts were last asked this long ago, or never, and no refresh runs; while it
     /// fails, not at each call.
-    pub(crate) fn refresh<F>(&self, asked: Option<Instant>, after: Duration, refresh: impl FnOnce() -> F)
-    where
+    pub(crate) fn refresh<F>(
+        &self,
+        asked: impl FnOnce() -> Option<Instant>,
+        after: Duration,
+        refresh: impl FnOnce() -> F,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
         // A panic cannot leave the tasks half changed, so a poisoned lock is safe to use.
         let mut refreshes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Refreshes { tasks, began } = &mut *refreshes;
         while tasks.try_join_next().is_some() {}
-        let is_due =
-            asked.is_none_or(|it| it.elapsed() >= after) && began.is_none_or(|it| it.elapsed() >= after / 2);
+        // Read under the lock: the last refresh may just have stored it.
+        let is_due = asked().is_none_or(|it| it.elapsed() >= after)
+            && began.is_none_or(|it| it.elapsed() >= after / 2);
         if tasks.is_empty() && is_due {
             *began = Some(Instant::now());
             tasks.spawn(refresh());

@@ -1,4 +1,4 @@
-//! Runs SQL statements to their end before their answer is used, and classifies failures.
+//! Runs SQL statements to their end before their answer is used.
 //!
 //! A row is not an acknowledgement. SQLite returns the rows of a statement before it commits, and PostgreSQL
 //! sends them before it commits and before it waits for a synchronous standby; a read can fail after its

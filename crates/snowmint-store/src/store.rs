@@ -9,15 +9,14 @@ use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use snowmint::foreign::{Most, shown};
 
-use crate::{Identity, StoreError, Visibility};
-use std::sync::{Mutex, PoisonError};
-
 use crate::error::random_below;
+use crate::{Identity, StoreError, Visibility};
 
 /// The version of a record. It grows with every write of the record and is never used twice for one key.
 ///
@@ -286,8 +285,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Returns which processes see these records. Ids are unique among those, and only among those.
     ///
-    /// The default implementation reads [`describe`](Self::describe), and returns [`Visibility::Network`]
-    /// unless that begins with the scheme of a store of this crate.
+    /// The default implementation asks [`inner`](Self::inner). Without one it reads
+    /// [`describe`](Self::describe), and returns [`Visibility::Network`] unless that begins with the scheme of
+    /// a store of this crate.
     fn visibility(&self) -> Visibility {
         self.inner().map_or_else(|| Visibility::of_description(&self.describe()), Store::visibility)
     }
@@ -462,6 +462,119 @@ pub enum KeyError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StoreId;
+
+    /// A store whose answer to each method with a default is not the default.
+    #[derive(Debug)]
+    struct Speaking;
+
+    #[async_trait]
+    impl Store for Speaking {
+        async fn load(&self, _: &Key) -> Result<Option<Versioned>, StoreError> {
+            Ok(None)
+        }
+
+        async fn compare_and_set(&self, _: &Key, _: Expected, _: &[u8]) -> Result<Swap, StoreError> {
+            Ok(Swap::Conflict)
+        }
+
+        async fn list(&self, _: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+            Ok(Vec::new())
+        }
+
+        async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
+            Ok(Some(7))
+        }
+
+        fn clock_error(&self) -> Duration {
+            Duration::from_secs(1)
+        }
+
+        fn clock_missing(&self) -> Option<String> {
+            Some("no clock".to_owned())
+        }
+
+        fn skipped(&self) -> Vec<String> {
+            vec!["skipped".to_owned()]
+        }
+
+        async fn warnings(&self) -> Vec<String> {
+            vec!["warning".to_owned()]
+        }
+
+        fn may_lose(&self) -> Duration {
+            Duration::from_secs(2)
+        }
+
+        async fn checkpoint(&self) -> Result<(), StoreError> {
+            Err(StoreError::new(crate::StoreErrorKind::Other, "checkpoint", "speaking", "no file"))
+        }
+
+        fn server(&self) -> Option<String> {
+            Some("server".to_owned())
+        }
+
+        fn identity(&self) -> Option<Identity> {
+            Some(Identity { id: StoreId::new(7), another: None })
+        }
+
+        fn visibility(&self) -> Visibility {
+            Visibility::Machine
+        }
+
+        fn describe(&self) -> String {
+            "speaking".to_owned()
+        }
+
+        fn place(&self) -> String {
+            "place".to_owned()
+        }
+    }
+
+    /// A wrapper with no more methods than it has to have.
+    #[derive(Debug)]
+    struct Wrapping(Speaking);
+
+    #[async_trait]
+    impl Store for Wrapping {
+        async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+            self.0.load(key).await
+        }
+
+        async fn compare_and_set(&self, key: &Key, at: Expected, value: &[u8]) -> Result<Swap, StoreError> {
+            self.0.compare_and_set(key, at, value).await
+        }
+
+        async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+            self.0.list(prefix).await
+        }
+
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+
+        fn inner(&self) -> Option<&dyn Store> {
+            Some(&self.0)
+        }
+    }
+
+    /// Goal: a wrapper answers like the store in it: a forgotten `may_lose` would let nodes use what may be
+    /// lost. Method: each method with a default, whose answer is not the default.
+    #[tokio::test]
+    async fn a_wrapper_says_what_its_store_says() {
+        let (inner, wrapper) = (Speaking, Wrapping(Speaking));
+        assert_eq!(wrapper.unix_ms().await.unwrap(), inner.unix_ms().await.unwrap());
+        assert_eq!(wrapper.clock_error(), inner.clock_error());
+        assert_eq!(wrapper.clock_missing(), inner.clock_missing());
+        assert_eq!(wrapper.skipped(), inner.skipped());
+        assert_eq!(wrapper.warnings().await, inner.warnings().await);
+        assert_eq!(wrapper.may_lose(), inner.may_lose());
+        assert!(wrapper.checkpoint().await.is_err());
+        assert_eq!(wrapper.server(), inner.server());
+        assert_eq!(wrapper.identity().map(|it| it.id), inner.identity().map(|it| it.id));
+        assert_eq!(wrapper.visibility(), inner.visibility());
+        assert_eq!(wrapper.place(), inner.place());
+    }
 
     #[test]
     fn revisions_grow_by_a_random_step() {

@@ -163,6 +163,8 @@ impl EtcdClock {
                 return Ok(Some(unix_ms));
             }
             if without_time.is_empty() && late.is_empty() {
+                // An outage says nothing about a clock.
+                self.silence().unheard = 0;
                 return Err(EtcdFailure::to_connect(unreachable.join("; "), self.protocol));
             }
             let is_sure = late.is_empty() && unreachable.is_empty();

@@ -165,7 +165,7 @@ async fn a_call_during_which_another_store_took_over_does_not_count() {
     }
 }
 
-/// Goal: a store that forgot its identity gets it back from whoever knows it. Method: an empty store takes
+/// Goal: a store that forgot its identity gets it back from a node that knows it. Method: an empty store takes
 /// the place.
 #[tokio::test(start_paused = true)]
 async fn a_missing_identity_is_written_back() {

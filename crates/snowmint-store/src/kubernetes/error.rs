@@ -153,15 +153,15 @@ mod tests {
 
     #[test]
     fn only_a_lease_is_a_lease() {
-        let lease = r#"{"kind":"ApiStatus","reason":"NotFound","details":{"name":"x","kind":"leases"}}"#;
+        let lease = r#"{"kind":"Status","reason":"NotFound","details":{"name":"x","kind":"leases"}}"#;
         assert!(answer(lease).is_about_a_lease("NotFound"));
         assert!(!answer(lease).is_about_a_lease("Conflict"));
         for other in [
             "",
             "404 page not found",
-            r#"{"kind":"ApiStatus","reason":"NotFound","details":{"name":"x","kind":"namespaces"}}"#,
-            r#"{"kind":"ApiStatus","reason":"NotFound","details":{}}"#,
-            r#"{"kind":"ApiStatus","reason":"NotFound"}"#,
+            r#"{"kind":"Status","reason":"NotFound","details":{"name":"x","kind":"namespaces"}}"#,
+            r#"{"kind":"Status","reason":"NotFound","details":{}}"#,
+            r#"{"kind":"Status","reason":"NotFound"}"#,
         ] {
             assert!(!answer(other).is_about_a_lease("NotFound"), "{other}");
         }

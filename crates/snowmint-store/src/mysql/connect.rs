@@ -75,18 +75,17 @@ impl MySqlSettings {
 }
 
 fn tls(location: &mut StoreUrl, mut options: MySqlConnectOptions) -> Result<MySqlConnectOptions, UrlError> {
-    let mode = location.take("ssl-mode");
-    let files = location.read_tls(["ssl-ca", "ssl-cert", "ssl-key"], None)?;
-    let mode = match mode.as_deref() {
+    let mode = match location.take("ssl-mode").as_deref() {
         Some(text) => text.parse().map_err(|_| {
             location.malformed(
                 "invalid ssl-mode: expected disabled, preferred, required, verify_ca or verify_identity",
             )
         })?,
         // A user who names an authority wants it to be checked.
-        None if files.ca.is_some() => MySqlSslMode::VerifyIdentity,
+        None if location.has("ssl-ca") => MySqlSslMode::VerifyIdentity,
         None => MySqlSslMode::Preferred,
     };
+    let files = location.read_tls(["ssl-ca", "ssl-cert", "ssl-key"], None)?;
     let strict = !matches!(mode, MySqlSslMode::Disabled | MySqlSslMode::Preferred);
     if strict && cfg!(not(feature = "tls")) {
         return Err(location.malformed("this build has no TLS: enable the feature `tls`"));

@@ -112,20 +112,19 @@ impl PostgresSettings {
 }
 
 fn tls(location: &mut StoreUrl, mut options: PgConnectOptions) -> Result<PgConnectOptions, UrlError> {
-    let mode = location.take("sslmode");
-    let files = location.read_tls(["sslrootcert", "sslcert", "sslkey"], None)?;
-    let mode = match mode.as_deref() {
+    let mode = match location.take("sslmode").as_deref() {
         // As in libpq: a CA that the URL names is checked.
-        Some("require") if files.ca.is_some() => PgSslMode::VerifyCa,
+        Some("require") if location.has("sslrootcert") => PgSslMode::VerifyCa,
         Some(text) => text.parse().map_err(|_| {
             location.malformed(
                 "invalid sslmode: expected disable, allow, prefer, require, verify-ca or verify-full",
             )
         })?,
         // A user who names a CA wants it to be checked.
-        None if files.ca.is_some() => PgSslMode::VerifyFull,
+        None if location.has("sslrootcert") => PgSslMode::VerifyFull,
         None => PgSslMode::Prefer,
     };
+    let files = location.read_tls(["sslrootcert", "sslcert", "sslkey"], None)?;
     let strict = matches!(mode, PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull);
     if strict && cfg!(not(feature = "tls")) {
         return Err(location.malformed("this build has no TLS: enable the feature `tls`"));

@@ -350,8 +350,8 @@ impl RedisClient {
     /// Asks all hosts in the background before the last answers are too old.
     fn ask_ahead(&self) {
         let shared = &self.shared;
-        let asked = shared.primary().as_ref().map(|it| it.asked);
-        if asked.is_some() && shared.are_several() {
+        let asked = || shared.primary().as_ref().map(|it| it.asked);
+        if asked().is_some() && shared.are_several() {
             let refresh = || {
                 let shared = Arc::clone(shared);
                 async move { shared.refresh().await }

@@ -235,7 +235,7 @@ impl<D: Connect> Pool<D> {
     fn ask_ahead(&self) {
         let shared = &self.shared;
         if shared.hosts.are_several() {
-            let asked = shared.state().primary.as_ref().map(|it| it.asked);
+            let asked = || shared.state().primary.as_ref().map(|it| it.asked);
             let refresh = || {
                 let shared = Arc::clone(shared);
                 async move { shared.refresh().await }

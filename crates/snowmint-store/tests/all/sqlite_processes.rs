@@ -239,7 +239,7 @@ async fn read_only(folder: &Path) {
     }
 }
 
-/// Goal: a process that may no longer look at its files is told so, and not that they were moved; it
+/// Goal: a process that may no longer look at its files gets that error, and not that they were moved; it
 /// continues once it may. Method: a process that permissions apply to, also if it runs as root, and a folder
 /// that becomes closed and open again.
 #[test]
