@@ -614,6 +614,20 @@ mod tests {
         wrong_with_leases(&entries, NOW).into_iter().map(|finding| finding.text).collect()
     }
 
+    /// Goal: a store whose leases were all released before their ends says so, and not that one of them is held.
+    #[tokio::test]
+    async fn leases_that_were_all_released_are_not_held() {
+        let store = MemoryStore::new();
+        let until = NOW + 60_000;
+        let value =
+            format!(r#"{{"holder":"n1","until":{until},"tag":"{}","released":true}}"#, "0".repeat(32));
+        let key = Key::new("workers/time41@1ms.worker10.sequence12.1767225600000/0000000001").unwrap();
+        let _ = store.compare_and_set(&key, Expected::Absent, value.as_bytes()).await.unwrap();
+        let entries = leases(&store).await.unwrap();
+        let text = far_ahead(&entries, NOW).map(|found| found.finding.text);
+        assert_eq!(text.as_deref(), Some("no worker is held: all leases were released"));
+    }
+
     /// Goal: a long window is no problem, and a lease by another clock is one, also among long windows.
     /// Method: leases of nodes that renew at thirds of their window, and leases that fit no window.
     #[tokio::test]

@@ -44,7 +44,7 @@ pub enum AdminError {
         /// The records.
         found: usize,
     },
-    /// The store has so many namespaces that only a token for all namespaces may add another one.
+    /// The limit of namespaces in the store is reached: only a token for all namespaces may add another one.
     #[error(
         "{found} namespaces in the store, of at most {limit} that a token for some namespaces can add to: use a token for all \
          namespaces (*)"

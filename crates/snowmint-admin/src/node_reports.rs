@@ -23,7 +23,7 @@ const MAX_METRICS: usize = 64 << 20;
 /// The header with the identity of the store of a node.
 pub const STORE_HEADER: &str = "snowmint-store";
 /// The type of the problem document of a node to a client that speaks no TLS.
-const BAD_TLS: &str = "urn:snowmint:bad-tls";
+pub const BAD_TLS: &str = "urn:snowmint:bad-tls";
 /// The form of an address.
 const FORM: &str = "http://HOST:PORT";
 /// The first byte of an alert of TLS.

@@ -293,8 +293,8 @@ impl Context {
 /// An answer over HTTP.
 #[derive(Debug)]
 pub struct HttpAnswer {
-    /// The body.
-    pub json: Vec<u8>,
+    /// The body, or why it cannot be written.
+    pub json: serde_json::Result<Vec<u8>>,
     /// The edition of the record, for its `ETag`.
     pub edition: Option<u64>,
 }
@@ -337,9 +337,7 @@ async fn run<O: Operation>(operation: O, on: Context) -> Result<Complete, AdminE
     let mut answer = operation.run(on).await?;
     Ok(Box::new(move |node| {
         answer.complete(node);
-        // Answers are texts and numbers, which always serialize.
-        let json = serde_json::to_vec(&answer).unwrap_or_default();
-        HttpAnswer { json, edition: answer.edition() }
+        HttpAnswer { json: serde_json::to_vec(&answer), edition: answer.edition() }
     }))
 }
 

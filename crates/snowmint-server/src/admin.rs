@@ -1,5 +1,4 @@
-//! The admin operations of a running node: their limits, the log of refused ones, and what they may change of
-//! the process.
+//! How a running node runs admin operations on its store, and the log of refused requests.
 
 pub(crate) mod node_admin;
 pub(crate) mod refusals;

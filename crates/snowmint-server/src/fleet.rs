@@ -873,7 +873,7 @@ mod tests {
         assert_eq!(problem(&last), Some(what));
         last.has_leases(read(&later, until + 3_600_000).await);
         assert_eq!(problem(&last), None);
-        // Whoever looks once does not know.
+        // A single look does not show it.
         let mut late = LastRead::default();
         late.has_leases(read(&second, until).await);
         assert_eq!(problem(&late), None);

@@ -575,8 +575,13 @@ impl Session {
 /// The answer of a call, and the failure that it reports.
 type Called = (Response<Body>, Option<ErrorKind>);
 
-/// Records how a call ended, or a request of a stream.
+/// Writes how a call ended, or a request of a stream.
 fn end(mut record: RequestRecord, failed: Option<ErrorKind>) {
+    set_outcome(&mut record, failed);
+}
+
+/// Records how a call ended, which is written once its answer was read, or its client left.
+fn set_outcome(record: &mut RequestRecord, failed: Option<ErrorKind>) {
     let (outcome, code) = failed.map_or((OK, Code::Ok), |kind| (kind.status().name, kind.status().grpc));
     record.ended_with(outcome, u64::try_from(code as i32).unwrap_or(0));
 }

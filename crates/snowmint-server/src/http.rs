@@ -1,7 +1,7 @@
 //! HTTP/1.1, HTTP/2 and gRPC on one port: serves one connection with hyper. `routes` and `request` parse,
 //! `handler` asks the mint through `crate::mint_access`, `response` writes; `cors` admits web pages,
-//! `idempotency` keeps answers. Time limits are in `http_timeouts`, the answers of HTTP/2 in `http2`, those
-//! of gRPC in `grpc`.
+//! `idempotency` keeps answers. Time limits are in `wire::http_timeouts`, the answers of HTTP/2 in
+//! `wire::http2`, those of gRPC in `grpc`.
 //!
 //! A client of HTTP/2 begins with a fixed preface, with or without TLS. So the first bytes decide, and no
 //! upgrade is needed.

@@ -830,7 +830,7 @@ mod tests {
             let id = check(id);
             let known = mint.inspect(&shown, InspectBy::Namespace(name)).unwrap();
             assert_eq!(known.likeliest().decoded, Decoded::by_layout(id, LAYOUT).unwrap());
-            // Any number could be hidden: it is no candidate, but the reader is told.
+            // Any number could be hidden: it is no candidate, but the answer says so.
             if let Ok(guesses) = anything(&mint, &shown) {
                 assert!(guesses.candidates().iter().all(|it| it.namespaces.is_empty()), "{guesses:?}");
                 let note =

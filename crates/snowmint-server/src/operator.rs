@@ -87,13 +87,14 @@ impl<'a> Operator<'a> {
         self.admin.context(Arc::clone(self.server) as _, token)
     }
 
-    /// Runs an operation.
+    /// Runs an operation that was admitted within these limits.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         effect: OperationEffect,
+        limits: NodeContext,
         run: impl FnOnce(Context) -> StoreOperation<T>,
     ) -> Result<T, AdminError> {
-        let (author, node) = (self.author.clone(), Some(self.limits()));
+        let (author, node) = (self.author.clone(), Some(limits));
         let run = move |store: Arc<dyn Store>| run(Context { store, author, node });
         match effect {
             OperationEffect::ReadsStore => self.admin.read(scope_of(self.identity), run).await,
@@ -152,7 +153,11 @@ impl NodeControl for ServerState {
     async fn note(&self, author: &Author, action: Action, details: &str) -> Vec<String> {
         let Author { who, from, .. } = author;
         tracing::info!(by = who, from, "{action}: {details}");
-        let Some(admin) = &self.settings.admin else { return Vec::new() };
+        let Some(admin) = &self.settings.admin else {
+            return vec![
+                "the change was made, but is not in the audit log: this server has no store".to_owned(),
+            ];
+        };
         let (author, of, details) = (author.clone(), action.clone(), details.to_owned());
         let node = self.holder().unwrap_or_else(this_host);
         let recorded = move |store: Arc<dyn Store>| {
@@ -194,7 +199,8 @@ mod tests {
     use snowmint_admin::limits::{MAX_NAMESPACES_OF_ALL, MAX_OWN_NAMESPACES};
     use snowmint_admin::namespaces::{Addition, Changed, StartOver};
     use snowmint_admin::operations::{
-        AddNamespace, DropNamespace, Examine, ListChanges, ListNamespaces, OF_THIS_NODE, Operation,
+        AddNamespace, BeginDrain, DropNamespace, EndDrain, Examine, ListChanges, ListNamespaces,
+        OF_THIS_NODE, Operation,
     };
     use snowmint_cluster::namespace::Definition;
     use snowmint_cluster::namespace::registry::{self, IfDropped, Required};
@@ -211,8 +217,9 @@ mod tests {
     impl Operator<'_> {
         /// Runs an operation as its request does.
         async fn ask<O: Operation>(&self, mut operation: O) -> Result<O::Answer, AdminError> {
-            operation.admit(&self.limits())?;
-            self.run(O::ROUTE.effect, |on| boxed(operation.run(on))).await
+            let limits = self.limits();
+            operation.admit(&limits)?;
+            self.run(O::ROUTE.effect, limits, |on| boxed(operation.run(on))).await
         }
 
         async fn add(&self, name: NamespaceName, addition: Addition) -> Result<Changed, AdminError> {
@@ -318,6 +325,38 @@ mod tests {
                 }
             }
             operator(&ops).add(name(of), addition(json!({}))).await.unwrap();
+        }
+    }
+
+    /// Goal: a drain takes place even if the audit log cannot have it, and its answer says so. Method: an audit
+    /// log that is readable, and one that is not.
+    #[tokio::test]
+    async fn a_drain_without_an_entry_has_a_warning() {
+        for is_broken in [false, true] {
+            let store = Arc::new(MemoryStore::new());
+            if is_broken {
+                let page = Key::new("audit/page").unwrap();
+                assert!(matches!(
+                    store.compare_and_set(&page, Expected::Absent, b"{").await,
+                    Ok(Swap::Done(_))
+                ));
+            }
+            let (server, [ops, _]) = server(store);
+            let operator = Operator::new(&server, &ops, "10.0.0.9".to_owned()).unwrap();
+            let begun = operator.ask(BeginDrain).await.unwrap();
+            assert_eq!(
+                (begun.drained, begun.warnings.is_empty()),
+                (true, !is_broken),
+                "{:?}",
+                begun.warnings
+            );
+            let ended = operator.ask(EndDrain).await.unwrap();
+            assert_eq!(
+                (ended.drained, ended.warnings.is_empty()),
+                (false, !is_broken),
+                "{:?}",
+                ended.warnings
+            );
         }
     }
 

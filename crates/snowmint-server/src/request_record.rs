@@ -1,7 +1,9 @@
 //! The record of a request: its line in the access log, and its span. The handler that has just parsed a
 //! request fills it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::HeaderMap;
 use tokio::time::Instant;
@@ -66,13 +68,15 @@ struct Recorded {
     /// The method and path, or the command.
     request: String,
     began: Instant,
+    /// How long the answer took; `None` if it is counted when the record is written.
+    took: Option<Duration>,
     /// The token with which the request was answered; `None` without a valid one.
     token: Option<TokenName>,
     namespace: Option<String>,
     /// The number of requested ids, if the request was for ids.
     count: Option<u64>,
     /// [`OK`], [`CANCELLED`], or the code of the failure in this protocol.
-    outcome: String,
+    outcome: Cow<'static, str>,
     /// The status of HTTP or gRPC.
     code: Option<u64>,
     /// The number of equal requests that were answered together.
@@ -149,7 +153,9 @@ impl RequestRecord {
     /// Records the token of the client.
     #[inline]
     pub(crate) fn sent_by(&mut self, identity: &Identity) {
-        if let Some(recorded) = &mut self.0 {
+        if let Some(recorded) = &mut self.0
+            && recorded.token.as_ref() != identity.token_name()
+        {
             recorded.token = identity.token_name().cloned();
         }
     }
@@ -164,26 +170,33 @@ impl RequestRecord {
 
     /// Records the outcome: [`OK`], or the code of the failure in this protocol.
     #[inline]
-    pub(crate) fn ended(&mut self, outcome: &str) {
+    pub(crate) fn ended(&mut self, outcome: impl Into<Cow<'static, str>>) {
         if let Some(recorded) = &mut self.0 {
-            outcome.clone_into(&mut recorded.outcome);
+            recorded.outcome = outcome.into();
         }
     }
 
     /// Records the outcome, and the status of HTTP or gRPC.
     #[inline]
-    pub(crate) fn ended_with(&mut self, outcome: &str, code: u64) {
+    pub(crate) fn ended_with(&mut self, outcome: impl Into<Cow<'static, str>>, code: u64) {
         if let Some(recorded) = &mut self.0 {
-            outcome.clone_into(&mut recorded.outcome);
+            recorded.outcome = outcome.into();
             recorded.code = Some(code);
         }
     }
 
-    /// Records that so many equal requests were answered together.
+    /// Records how many equal requests were answered together.
     #[inline]
     pub(crate) fn repeated(&mut self, times: usize) {
         if let Some(recorded) = &mut self.0 {
             recorded.times = times;
+        }
+    }
+
+    /// Records that the request was not run, with the outcome.
+    pub(crate) fn not_run(&mut self, outcome: &'static str) {
+        if let Some(recorded) = &mut self.0 {
+            (recorded.outcome, recorded.took) = (Cow::Borrowed(outcome), Some(Duration::ZERO));
         }
     }
 
@@ -210,10 +223,11 @@ impl Recorded {
             protocol,
             request,
             began,
+            took: None,
             token: None,
             namespace: None,
             count: None,
-            outcome: CANCELLED.to_owned(),
+            outcome: Cow::Borrowed(CANCELLED),
             code: (kind == RequestKind::Grpc).then_some(GRPC_CANCELLED),
             times: 1,
             is_logged: access_log::is_on(),
@@ -230,7 +244,7 @@ impl Recorded {
             namespace: self.namespace.as_deref(),
             count: self.count,
             outcome: &self.outcome,
-            took: self.began.elapsed(),
+            took: self.took.unwrap_or_else(|| self.began.elapsed()),
         }
         .log();
     }

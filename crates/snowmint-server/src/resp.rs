@@ -12,6 +12,7 @@ mod reply;
 mod request_log;
 mod session;
 
+use std::borrow::Cow;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use crate::status::ErrorKind;
 use crate::telemetry::access_log::{self, OK};
 use crate::wire::accept::{Accepted, reply_and_close};
 use crate::wire::stream::Stream;
-use crate::wire::{ClientTimer, PendingCounts, TimerAction, send};
+use crate::wire::{ClientTimer, End, PendingCounts, TimerAction, send};
 use codec::{Args, Parser, ProtocolError, Step};
 use command::{Call, IdReply, IdRequest, Outcome, Unfinished, refuse, write_id};
 use session::{Queued, Session};
@@ -78,15 +79,6 @@ pub(crate) async fn serve(
         Ok(End::AfterReply) => reply_and_close(connection.stream, &connection.out).await,
         Err(error) => tracing::debug!(%error, "RESP connection failed"),
     }
-}
-
-/// How a connection ends if it did not fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// Close at once.
-    Quiet,
-    /// Send the output, then close.
-    AfterReply,
 }
 
 /// Whether a command is finished.
@@ -286,7 +278,8 @@ impl Connection {
     /// Writes the lines and spans of `times` equal commands.
     #[cold]
     fn log(&mut self, times: usize, mut observed: Observed) {
-        observed.record.ended(&self.error_since(&observed).map_or(OK.into(), String::from_utf8_lossy));
+        let error = self.error_since(&observed).map(|error| String::from_utf8_lossy(error).into_owned());
+        observed.record.ended(error.map_or(Cow::Borrowed(OK), Cow::Owned));
         // The command may have authenticated its client.
         observed.record.sent_by(self.identity());
         observed.record.repeated(times);

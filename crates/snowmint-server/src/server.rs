@@ -43,9 +43,8 @@ pub struct Ended {
 /// Serves until `ends` completes, then shuts down. The lease may be released once this returns.
 ///
 /// Shutdown has two phases. For [`Settings::drain_delay`] the service still answers all requests, but
-/// `/readyz` answers
-/// 503. Then it accepts no more connections, finishes the requests in flight, closes idle connections, and
-/// returns within [`Settings::drain`].
+/// `/readyz` gives the status 503. Then it accepts no more connections, finishes the requests in flight,
+/// closes idle connections, and returns within [`Settings::drain`].
 ///
 /// # Cancel safety
 ///

@@ -125,9 +125,20 @@ error_kinds! {
 
 impl From<AdminErrorKind> for ErrorKind {
     fn from(kind: AdminErrorKind) -> Self {
-        let (name, _) = kind.status();
-        // A test has every kind.
-        Self::ALL.into_iter().find(|it| it.status().name == name).unwrap_or(Self::NotReady)
+        match kind {
+            AdminErrorKind::BadRequest => Self::BadRequest,
+            AdminErrorKind::UnknownNamespace => Self::UnknownNamespace,
+            AdminErrorKind::UnknownWorker => Self::UnknownWorker,
+            AdminErrorKind::Forbidden => Self::Forbidden,
+            AdminErrorKind::TooManyNamespaces => Self::TooManyNamespaces,
+            AdminErrorKind::Conflict => Self::Conflict,
+            AdminErrorKind::InUse => Self::InUse,
+            AdminErrorKind::Changed => Self::Changed,
+            AdminErrorKind::Unreadable => Self::Unreadable,
+            AdminErrorKind::StoreNotWritable => Self::StoreNotWritable,
+            AdminErrorKind::NotReady => Self::NotReady,
+            AdminErrorKind::OutcomeUnknown => Self::OutcomeUnknown,
+        }
     }
 }
 
@@ -231,6 +242,12 @@ mod tests {
             let Status { name, http, .. } = ErrorKind::from(kind).status();
             assert_eq!(kind.status(), (name, http), "{kind:?}");
         }
+        let bad_tls = format!("urn:snowmint:{}", ErrorKind::BadTls.status().name);
+        assert_eq!(
+            snowmint_admin::node_reports::BAD_TLS,
+            bad_tls,
+            "`doctor` knows the answer of a node with TLS"
+        );
     }
 
     fn clock_behind() -> GenerateError {

@@ -1,5 +1,5 @@
-//! The identity of the node's store: every answer shows it, so that whoever sees answers of two stores can
-//! tell; and what is wrong with it.
+//! The identity of the node's store, which every answer shows: a client that gets answers of two stores
+//! notices it. Also what is wrong with the store.
 
 use std::sync::{Arc, OnceLock};
 

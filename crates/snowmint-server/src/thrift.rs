@@ -38,14 +38,14 @@ pub struct ThriftListener {
     pub listener: Listener,
     /// The namespace whose ids clients get.
     pub namespace: NamespaceName,
-    /// How clients are told of an invalid user agent or clock.
+    /// How clients learn of an invalid user agent or clock.
     pub exceptions: ThriftExceptions,
     /// The token whose rights and quotas all clients use, since they cannot send one. If the server has
     /// tokens, clients get no ids without it.
     pub token: Option<TokenName>,
 }
 
-/// How Thrift clients are told of an invalid user agent and of a clock that went back.
+/// How Thrift clients learn of an invalid user agent and of a clock that went back.
 ///
 /// Twitter's `snowflake.thrift` has exceptions for both, but does not declare them for `get_id`: a client
 /// generated from it reads a declared exception as an answer without a result.
@@ -205,7 +205,7 @@ impl Thrift {
 
     /// Writes the line and the span of a call.
     #[cold]
-    fn log(&self, server: &Arc<ServerState>, request: &Request<'_>, outcome: &str, began: Instant) {
+    fn log(&self, server: &Arc<ServerState>, request: &Request<'_>, outcome: &'static str, began: Instant) {
         let takes_id = request.method() == b"get_id";
         let method = String::from_utf8_lossy(request.method()).into_owned();
         let kind = RequestKind::Command { is_known: METHODS.contains(&request.method()) };

@@ -1,7 +1,8 @@
 //! The sockets: `listener` opens ports, `accept` accepts connections, and each is a `stream` of TCP, TLS or a
-//! Unix socket. This file is shared by connections that do not speak HTTP: time limits of a client, sending
-//! to a client that may not read, and counts that are not added up yet. [`serve`] runs a connection of a
-//! simple protocol, Thrift; RESP runs its own.
+//! Unix socket. `http2` runs a connection of HTTP/2, `http_timeouts` has the time limits of HTTP clients.
+//!
+//! Connections that do not speak HTTP share this file: time limits of a client, sending to a client that may
+//! not read, and counts that are not added up yet. [`serve`] runs a connection of Thrift; RESP runs its own.
 
 pub(crate) mod accept;
 pub(crate) mod http2;
@@ -116,7 +117,8 @@ impl Wire {
 }
 
 /// How a connection ends if it did not fail.
-enum End {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
     /// Close at once.
     Quiet,
     /// Close once the client has had time to read the answers; it may still be sending.

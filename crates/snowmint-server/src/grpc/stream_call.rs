@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::draw::{self, Drawn};
 use super::message::{Answer, MessageReader};
-use super::{BodyFrame, Deadline, Failure, SERVICE, Session, decode_next, end, succeeded};
+use super::{BodyFrame, Deadline, Failure, SERVICE, Session, decode_next, end, set_outcome, succeeded};
 use crate::access::Identity;
 use crate::limits::LAST_REQUESTS;
 use crate::limits::grpc::CHUNK;
@@ -109,7 +109,7 @@ impl StreamCall {
                         }
                     }
                     Poll::Ready(Ok(None)) => {
-                        end(std::mem::take(&mut self.call), None);
+                        set_outcome(&mut self.call, None);
                         self.phase = Phase::Ending(None);
                     }
                     Poll::Ready(Err(failure)) => self.fail(failure),
@@ -227,7 +227,7 @@ impl StreamCall {
         // A stream may fail between two requests.
         let record = self.record.take().unwrap_or_else(|| self.record(Instant::now()));
         end(record, Some(failure.kind));
-        end(std::mem::take(&mut self.call), Some(failure.kind));
+        set_outcome(&mut self.call, Some(failure.kind));
         self.phase = Phase::Ending(Some(failure));
     }
 }

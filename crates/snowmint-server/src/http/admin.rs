@@ -30,7 +30,7 @@ use snowmint_cluster::namespace::registry::Required;
 use crate::access::{BearerCache, Identity};
 use crate::http::Serving;
 use crate::http::request::{check_host, decode, parameter_map};
-use crate::http::response::{Body, Problem, json_text};
+use crate::http::response::{Body, Problem, failure, json_text};
 use crate::http::{cors, fleet};
 use crate::limits::admin::MAX_BODY;
 use crate::mint::MintError;
@@ -98,10 +98,12 @@ where
     if route.has_body {
         message.body = object(&parts, body, server.settings.timeouts.request).await?;
     }
-    let run = read(message, &operator.limits())?;
-    let complete = operator.run(route.effect, run).await?;
+    let limits = operator.limits();
+    let run = read(message, &limits)?;
+    let complete = operator.run(route.effect, limits, run).await?;
     let answer = complete(&**server);
-    Ok(with_edition(json_text(answer.json), answer.edition))
+    let json = answer.json.map_err(|error| failure(&error))?;
+    Ok(with_edition(json_text(json), answer.edition))
 }
 
 /// The path of a request, with its parameters.

@@ -1,6 +1,7 @@
 //! Handles a request: checks it, asks the mint, chooses the format, and counts the outcome.
 //! HEAD is answered like GET, but without a body, and takes no ids.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -100,7 +101,9 @@ where
     }
     serving.server.store.mark(response.headers_mut());
     let status = response.status();
-    record.ended_with(if status.is_success() { OK } else { status.as_str() }, status.as_u16().into());
+    let outcome =
+        if status.is_success() { Cow::Borrowed(OK) } else { Cow::Owned(status.as_str().to_owned()) };
+    record.ended_with(outcome, status.as_u16().into());
     // Over HTTP/1.1, hyper leaves the body out.
     if is_head && version == Version::HTTP_2 {
         remove_body(&mut response);

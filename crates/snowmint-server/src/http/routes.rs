@@ -260,7 +260,8 @@ impl PathSpec {
 /// Returns the problem of an unknown path.
 #[cold]
 pub(super) fn unknown(path: &str) -> Problem {
-    let (others, probes) = PATHS.split_at(PATHS.len() - 4);
+    let probes_at = PATHS.iter().position(|spec| spec.pattern == "/healthz").unwrap_or(PATHS.len());
+    let (others, probes) = PATHS.split_at(probes_at);
     let patterns = |specs: &'static [PathSpec]| specs.iter().map(|spec| spec.pattern);
     let known: Vec<_> = patterns(others).chain([admin::PATHS.as_str()]).chain(patterns(probes)).collect();
     let detail = format!("unknown path {}: expected {}", Snippet::of(path), known.join(", "));

@@ -15,14 +15,13 @@ use crate::mint::{
     ConnectionState, Entry, Ids, InspectBy, MintError, Minted, Namespace, PartialIds, Taken, parse_count,
     parse_range_count,
 };
-use crate::resp::End;
 use crate::resp::codec::Args;
 use crate::resp::command_table::{CommandName, NO_AUTH, find_command};
 use crate::resp::reply::{self, Version};
 use crate::resp::session::{Queued, Session, Transaction};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
-use crate::wire::PendingCounts;
+use crate::wire::{End, PendingCounts};
 
 /// Bytes of an unknown command that its error repeats, as in Redis.
 const REPEATED: usize = 128;
@@ -40,7 +39,7 @@ pub(super) enum Outcome {
     Queued,
     /// Nothing: this command is answered, and this many of the same that follow it.
     Repeated(usize),
-    /// Close.
+    /// Close the connection, at once or after the reply.
     End(End),
     /// Run these commands, and answer all of them.
     Execute(Queued),
@@ -298,7 +297,7 @@ impl Call<'_> {
                 let taken = namespace.try_take_ranges(handles, count);
                 let shape = ReplyShape { array: true, id: IdReply::Range };
                 let request = IdRequest { namespace: Arc::clone(namespace), shape, spent };
-                self.write_taken(request, taken)
+                self.unfinished(request, taken)
             }
             (Err(error), Ok(_)) => self.unfound(error),
             (Err(error), Err(_)) => self.unknown_namespace(error),
@@ -315,11 +314,11 @@ impl Call<'_> {
         spent: Spent,
     ) -> Outcome {
         let taken = namespace.try_take(self.connection.handles(), count);
-        self.write_taken(IdRequest { namespace, shape, spent }, taken)
+        self.unfinished(IdRequest { namespace, shape, spent }, taken)
     }
 
-    /// Has the connection write what was taken, and wait for the rest.
-    fn write_taken(&mut self, request: IdRequest, taken: Result<Taken, MintError>) -> Outcome {
+    /// Returns what the connection has to finish: ids to write, or the rest to wait for.
+    fn unfinished(&mut self, request: IdRequest, taken: Result<Taken, MintError>) -> Outcome {
         match taken {
             Ok(Taken::All(ids)) => Outcome::Unfinished(Unfinished::Ids(request, ids)),
             Ok(Taken::Partial(part)) => Outcome::Unfinished(Unfinished::Partial(request, part)),

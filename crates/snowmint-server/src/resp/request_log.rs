@@ -57,7 +57,7 @@ pub(super) fn discarded(identity: &Identity, queued: &[u8]) {
     // Each was parsed once before it was queued.
     while let Ok(Step::Command { args, len }) = parser.next(&queued[start..]) {
         let of_line = |request| RequestRecord::of_line(Protocol::Resp, Instant::now(), || request);
-        record(identity, &args, of_line).ended(DISCARDED);
+        record(identity, &args, of_line).not_run(DISCARDED);
         start += len;
     }
 }
