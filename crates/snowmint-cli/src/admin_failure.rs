@@ -34,7 +34,7 @@ const SETTINGS: [(&str, &str); 11] = [
 #[derive(Debug, Deserialize)]
 pub(crate) struct AdminProblem {
     r#type: String,
-    #[serde(default)]
+    #[serde(skip)]
     pub(crate) status: u16,
     detail: String,
     setting: Option<String>,

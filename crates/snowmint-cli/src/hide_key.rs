@@ -88,7 +88,7 @@ fn append(path: &Path, name: &HideKeyName, key: &str) -> Result<(), Failure> {
 /// The users whose access to a file of keys is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outsiders {
-    /// All but the owner, for whoever makes the file.
+    /// All but the owner, for a command that makes the file.
     AllButOwner,
     /// All but the owner and the group, by which a service may read the file.
     AllButGroup,

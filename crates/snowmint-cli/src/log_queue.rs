@@ -1,8 +1,8 @@
 //! The way of lines to standard error while `serve` runs: a queue of bounded size, and a thread that writes.
 //!
-//! Whoever reads standard error may stop, and then each write to a full pipe waits without end. A thread that
-//! serves clients must not wait for that, nor the thread that renews leases, nor the end of the process. So
-//! they only put lines into the queue. A line that finds the queue full is dropped and counted.
+//! If the reader of standard error stops, each write to a full pipe waits without end. Threads that serve
+//! clients or renew leases must not wait for that, nor must the end of the process. So they only put lines
+//! into the queue. A line that finds the queue full is dropped and counted.
 //!
 //! The writers of other crates limit the queue by lines, not by bytes, write each line by a system call of
 //! its own, and report a failed flush to the very output that is stuck.

@@ -40,16 +40,16 @@ until_utc and last are null.";
 #[command(after_long_help = EXAMPLES, after_help = "See --help for examples and the JSON fields.")]
 pub(crate) struct Args {
     /// Begin of the range: an instant, a date, or a time before now such as '1 day'
-    #[arg(long, value_name = "WHEN", value_parser = instants::parse, help_heading = "TimeRange", allow_hyphen_values = true)]
+    #[arg(long, value_name = "WHEN", value_parser = instants::parse, help_heading = "Range", allow_hyphen_values = true)]
     since: When,
     /// End of the range, which does not belong to it; default: no end
-    #[arg(long, value_name = "WHEN", value_parser = instants::parse, help_heading = "TimeRange", allow_hyphen_values = true)]
+    #[arg(long, value_name = "WHEN", value_parser = instants::parse, help_heading = "Range", allow_hyphen_values = true)]
     until: Option<When>,
     /// Layout of the ids: a name (see `snowmint layouts`) or its fields
-    #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT", help_heading = "TimeRange")]
+    #[arg(long, value_name = "SPEC|NAME", env = "SNOWMINT_LAYOUT", help_heading = "Range")]
     layout: Option<Layout>,
     /// Namespace of the ids: its layout is read from the store, or from --server
-    #[arg(long, value_name = "NAME", help_heading = "TimeRange")]
+    #[arg(long, value_name = "NAME", help_heading = "Range")]
     namespace: Option<NamespaceName>,
     #[command(flatten)]
     target: TargetArgs,

@@ -64,8 +64,8 @@ impl Grouped {
         lengths.contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit)
     }
 
-    /// Returns whether the pieces of a whole word are one number: in quotes, or with so many groups that are
-    /// not in the order of a list.
+    /// Returns whether the pieces of a whole word are one number: in quotes, or in several groups that do
+    /// not increase, as numbers of a list do.
     fn is_number(&self) -> bool {
         let is_quoted = self.is_quoted();
         is_quoted == self.pieces.ends_with(b"\"")

@@ -322,8 +322,7 @@ fn with_variable(flag: Arg) -> Arg {
     if matches!(&*name, "HELP" | "NO_CONSOLE") {
         return flag;
     }
-    // The command keeps the names of its variables for the life of the process.
-    flag.env(&*format!("SNOWMINT_{name}").leak())
+    flag.env(format!("SNOWMINT_{name}"))
 }
 
 /// The path of the configuration file, for each part of it that the node reads again or watches.

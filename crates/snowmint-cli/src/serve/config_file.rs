@@ -106,11 +106,9 @@ impl ConfigFile {
 
     /// Makes the values the defaults of the flags.
     pub(crate) fn apply(&self, command: Command) -> Command {
-        self.values.iter().fold(command, |command, (key, texts)| {
-            // The command keeps its defaults for the life of the process.
-            let texts: Vec<&'static str> = texts.iter().map(|text| &*text.clone().leak()).collect();
-            command.mut_arg(key, |flag| flag.default_values(texts))
-        })
+        self.values
+            .iter()
+            .fold(command, |command, (key, texts)| command.mut_arg(key, |flag| flag.default_values(texts)))
     }
 }
 

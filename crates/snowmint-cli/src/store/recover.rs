@@ -34,7 +34,7 @@ Run it after a restore and before any node reaches the store; see \"Restore a
 store\" in docs/restore.md for the whole procedure. It prints the plan;
 --yes carries it out.
 
-CounterLevels are raised above every number that may have been used since the
+Counters are raised above every number that may have been used since the
 backup. Set one or several of these:
   --nodes      for nodes that still run: each reports the highest number it
                received from each counter, including the next reset period
@@ -47,7 +47,7 @@ backup. Set one or several of these:
                than the nodes use in one backup interval
   --add 0      raise no further
 
-CounterLevels that the backup lacks are created if a node or --numbers-at-least
+Counters that the backup lacks are created if a node or --numbers-at-least
 names them. A namespace that is added again then starts above them.
 
 Every lease gets a fresh tag and ends no sooner than --window from now. Workers

@@ -381,7 +381,7 @@ fn the_ids_of_a_column_are_judged_together() {
     assert!(readings.iter().all(|reading| *reading == readings[0]), "{rows:.2000}");
 }
 
-/// Goal: what people copy out of spreadsheets is read, and what a spreadsheet or JavaScript broke is told.
+/// Goal: ids copied from spreadsheets are read, and those that a spreadsheet or JavaScript broke are reported.
 /// Method: a file with a byte order mark, quotes, formulas and thousands separators.
 #[test]
 fn cells_of_a_spreadsheet_are_ids() {

@@ -129,7 +129,7 @@ fn connect(path: &Path) -> UnixStream {
     panic!("no server after a minute");
 }
 
-/// Goal: whoever stops reading the log stops nothing else: ids, health and signals go on, the dropped lines
+/// Goal: a reader of the log that stops reading stops nothing else: ids, health and signals go on, the dropped lines
 /// are counted, and the process ends. Method: standard error is a FIFO that is open for reading and not read,
 /// and each request is logged, until lines are dropped.
 #[test]
