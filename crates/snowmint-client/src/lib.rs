@@ -92,7 +92,7 @@ pub use fetcher::Stats;
 #[doc(no_inline)]
 pub use snowmint::Id;
 #[doc(hidden)]
-pub use wire::read_answer;
+pub use wire::{error_meaning, read_answer};
 
 /// The atomics and the lock of the buffer. The loom tests replace them.
 mod sync {

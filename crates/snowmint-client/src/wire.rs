@@ -401,6 +401,24 @@ fn parse(body: &[u8], count: u64) -> Result<Vec<BufferedRange>, String> {
     Ok(ranges)
 }
 
+/// Returns what an error answer means: the kind, `never`, `fewer` or `elsewhere` for whether to retry, and whether it concerns the
+/// `server` or the `namespace`. For the table of errors that clients in other languages share.
+#[doc(hidden)]
+pub fn error_meaning(status: u16, name: &str) -> Option<(ErrorKind, &'static str, &'static str)> {
+    let status = StatusCode::from_u16(status).ok()?;
+    let (kind, retry) = meaning(status, name, None);
+    let retry = match retry {
+        Retry::Never => "never",
+        Retry::Fewer => "fewer",
+        Retry::Elsewhere | Retry::OtherCertificate | Retry::OtherStore | Retry::After(_) => "elsewhere",
+    };
+    let concerns = match about(status, name) {
+        FailureScope::Server => "server",
+        FailureScope::Namespace => "namespace",
+    };
+    Some((kind, retry, concerns))
+}
+
 /// Reads an answer, for fuzzing. Returns the first id, last id and number of ids of each range.
 #[doc(hidden)]
 pub fn read_answer(body: &[u8], count: u64) -> Option<Vec<(Id, Id, u64)>> {

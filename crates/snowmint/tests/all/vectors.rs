@@ -1,6 +1,7 @@
 //! Goal: ids that real systems print, document and test give the same results here. Method: every case of
-//! `vectors.json` has one owner: a kind that runs it, or a reason why nothing can. Each kind states its
-//! number of cases, and a case counts as run only if every member of `expected` was read.
+//! `spec/vectors.json` has one owner: a kind that runs it, or a reason why nothing can. Each kind states its
+//! number of cases, and a case counts as run only if every member of `expected` was read. `tests/vectors.json`
+//! is a link, so that the package has the file too.
 
 mod generators;
 mod layouts;
