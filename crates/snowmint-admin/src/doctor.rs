@@ -615,12 +615,15 @@ mod tests {
     }
 
     /// Goal: a store whose leases were all released before their ends says so, and not that one of them is held.
+    /// Method: a lease in a gap, the only kind whose time another node may get.
     #[tokio::test]
     async fn leases_that_were_all_released_are_not_held() {
         let store = MemoryStore::new();
-        let until = NOW + 60_000;
-        let value =
-            format!(r#"{{"holder":"n1","until":{until},"tag":"{}","released":true}}"#, "0".repeat(32));
+        let [before, from, until, last] = [NOW - 60_000, NOW + 5000, NOW + 10_000, NOW + 60_000];
+        let times = format!(
+            r#""until":{last},"lease":[{from},{until}],"unused":[[{before},{from}],[{until},{last}]]"#
+        );
+        let value = format!(r#"{{"holder":"n1",{times},"tag":"{}","released":true}}"#, "0".repeat(32));
         let key = Key::new("workers/time41@1ms.worker10.sequence12.1767225600000/0000000001").unwrap();
         let _ = store.compare_and_set(&key, Expected::Absent, value.as_bytes()).await.unwrap();
         let entries = leases(&store).await.unwrap();
