@@ -423,16 +423,15 @@ fn draw_in_process(layout: Layout, threads: usize, batch: usize, run: &Run) -> R
                 let is_measured = batch > 1 || calls.is_multiple_of(SAMPLE);
                 calls += 1;
                 let begin = is_measured.then(present);
-                match generator.fill(&mut ids) {
-                    Ok(filled) => {
-                        if let Some(begin) = begin {
-                            lane.took(begin.elapsed());
-                        }
-                        lane.ids += filled as u64;
-                        ids[..filled].iter().for_each(|id| lane.keep(id.get()));
-                    }
-                    Err(error) => lane.failed("generator", &error.to_string()),
+                let filled = generator.fill(&mut ids).unwrap_or_else(|error| {
+                    lane.failed("generator", &error.to_string());
+                    0
+                });
+                if let (Some(begin), 1..) = (begin, filled) {
+                    lane.took(begin.elapsed());
                 }
+                lane.ids += filled as u64;
+                ids[..filled].iter().for_each(|id| lane.keep(id.get()));
             }
             run.add(lane.ids - before);
         }

@@ -21,7 +21,7 @@ mod tinyid;
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
@@ -190,6 +190,33 @@ impl Serving<'_> {
         access_log::refused(self.protocol(), outcome);
     }
 
+    /// Answers one request of HTTP/1.1.
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        delivery: &Arc<Delivery>,
+    ) -> Result<Response<DeliveredBody<Body>>, Infallible> {
+        let timer = &self.peer.timer;
+        timer.received(false);
+        timer.requested();
+        let making = Making::of(delivery);
+        let (response, made) = handler::handle(self, request, timer.arrival()).await;
+        if response.body().is_whole() {
+            timer.made(made);
+        }
+        // A body that came in packets of its own belongs to this request, not to the next one.
+        timer.received(false);
+        Ok(response.map(|body| DeliveredBody::new(body, making)))
+    }
+
+    #[cold]
+    fn failed(&self, error: &hyper::Error) {
+        tracing::debug!(%error, "HTTP connection failed");
+        if error.is_parse() {
+            self.unreadable(if error.is_parse_too_large() { "431" } else { "400" });
+        }
+    }
+
     /// Serves a client until it leaves or rests. Returns the stream of a client that rests, since hyper would
     /// keep its buffers.
     async fn serve_http1(&self, stream: Prefaced<Stream>) -> Option<Prefaced<Stream>> {
@@ -202,24 +229,8 @@ impl Serving<'_> {
             Delivery::new(timer.clone())
         };
         let stalled = async {
-            if has_write_limit {
-                std::future::pending::<()>().await;
-            } else {
-                // Boxed, since most connections do not need it.
-                Box::pin(delivery.stalled()).await;
-            }
-        };
-        let answer = async |request: Request<Incoming>| -> Result<Response<DeliveredBody<Body>>, Infallible> {
-            timer.received(false);
-            timer.requested();
-            let making = Making::of(&delivery);
-            let (response, made) = handler::handle(self, request, timer.arrival()).await;
-            if response.body().is_whole() {
-                timer.made(made);
-            }
-            // A body that came in packets of its own belongs to this request, not to the next one.
-            timer.received(false);
-            Ok(response.map(|body| DeliveredBody::new(body, making)))
+            // Boxed, since most connections do not need it.
+            if has_write_limit { pending().await } else { Box::pin(delivery.stalled()).await }
         };
         let mut connection = http1::Builder::new()
             // This limit would apply to idle connections too: `ClientTimer` has one for each.
@@ -227,7 +238,10 @@ impl Serving<'_> {
             .max_buf_size(MAX_HEAD)
             .max_headers(MAX_HEADERS)
             // No `pipeline_flush`: with it, hyper holds back all answers while requests are queued.
-            .serve_connection(TokioIo::new(PeerStream::http1(stream, &self.peer)), service_fn(answer));
+            .serve_connection(
+                TokioIo::new(PeerStream::http1(stream, &self.peer)),
+                service_fn(|request| self.answer(request, &delivery)),
+            );
         let served = async {
             tokio::select! {
                 biased;
@@ -241,12 +255,7 @@ impl Serving<'_> {
         let pause = tokio::select! {
             biased;
             ended = served => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "HTTP connection failed");
-                    if error.is_parse() {
-                        self.unreadable(if error.is_parse_too_large() { "431" } else { "400" });
-                    }
-                }
+                ended.unwrap_or_else(|error| self.failed(&error));
                 return None;
             }
             pause = timer.pauses() => pause,

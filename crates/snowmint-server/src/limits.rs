@@ -26,8 +26,16 @@ pub const DRAIN: Duration = Duration::from_secs(5);
 /// reads slowly, however much it requested.
 pub const FLUSH_AT: usize = 64 * 1024;
 
-/// Bytes of the read buffer of Thrift.
+/// Initial bytes of the read buffer of RESP and Thrift, also after a rest: enough for a request. If buffers of
+/// a page were used, thousands of freed ones would not be returned to the system, since memory in use lies
+/// between them.
+pub const FIRST_ROOM: usize = 512;
+
+/// Bytes of the read buffer after a large request.
 pub const READ_ROOM: usize = 4 * 1024;
+
+/// Bytes that the read buffer grows to while reads fill it.
+pub const MAX_READ_ROOM: usize = 64 * 1024;
 
 /// Commands that are answered together with the one they repeat. It also limits the bytes that are compared
 /// for a command that is then rejected.
@@ -125,16 +133,9 @@ pub mod resp {
     pub const MAX_BULK: usize = 64 * 1024;
     /// Bytes of an inline command.
     pub const MAX_INLINE: usize = 64 * 1024;
-    /// Bytes of a whole command: with [`READ_ROOM`] this limits the input that a connection buffers.
+    /// Bytes of a whole command: with [`MAX_READ_ROOM`](super::MAX_READ_ROOM) this limits the input that a
+    /// connection buffers.
     pub const MAX_COMMAND: usize = 128 * 1024;
-    /// Initial bytes of the read buffer, also after a rest: enough for a command. If buffers of a page were
-    /// used, thousands of freed ones would not be returned to the system, since memory in use lies between
-    /// them.
-    pub const FIRST_ROOM: usize = 512;
-    /// Bytes of the read buffer after a large command.
-    pub const READ_ROOM: usize = 4 * 1024;
-    /// Bytes that the read buffer grows to while reads fill it.
-    pub const MAX_READ_ROOM: usize = 64 * 1024;
     /// Bytes of the commands between `MULTI` and `EXEC`.
     pub const MAX_QUEUED: usize = 256 * 1024;
     /// Bytes of the commands between `MULTI` and `EXEC`, over all connections.

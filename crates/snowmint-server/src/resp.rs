@@ -1,8 +1,5 @@
-//! The Redis protocol, RESP2 and RESP3: serves one connection. `codec` parses, `command` asks the mint,
+//! The Redis protocol, RESP2 and RESP3: answers one connection. `codec` parses, `command` asks the mint,
 //! `reply` writes; `compat` answers the other commands of Redis.
-//!
-//! The connection reads what has arrived, answers all of it, and writes once. It sends output beyond a limit
-//! before it makes more, so a client that does not read blocks only itself.
 
 pub mod codec;
 mod command;
@@ -14,72 +11,21 @@ mod session;
 
 use std::borrow::Cow;
 use std::io;
-use std::pin::pin;
-use std::sync::Arc;
-
-use tokio::io::AsyncReadExt;
-use tokio::time::{Instant, sleep_until};
 
 use crate::access::Identity;
-use crate::limits::resp::{FIRST_ROOM, MAX_READ_ROOM, READ_ROOM};
-use crate::limits::{FLUSH_AT, LAST_REQUESTS};
-use crate::load::fairness::Turn;
-use crate::mint::{ConnectionState, Entry, IdRange, Ids, MintError};
-use crate::protocol::{Admission, Protocol};
+use crate::limits::FLUSH_AT;
+use crate::mint::{Entry, IdRange, Ids, MintError};
+use crate::protocol::Protocol;
 use crate::request_record::{RequestRecord, is_observed};
-use crate::state::ServerState;
-use crate::state::shutdown::ShutdownListener;
 use crate::status::ErrorKind;
 use crate::telemetry::access_log::{self, OK};
-use crate::wire::accept::{Accepted, reply_and_close};
-use crate::wire::stream::Stream;
-use crate::wire::{ClientTimer, End, PendingCounts, TimerAction, send};
+use crate::wire::{Dialogue, End, Wire};
 use codec::{Args, Parser, ProtocolError, Step};
 use command::{Call, IdReply, IdRequest, Outcome, Unfinished, refuse, write_id};
 use session::{Queued, Session};
 
 /// Numbers that are written between two checks of the output's length: few compared to [`FLUSH_AT`].
 const AT_ONCE: usize = 256;
-
-/// The answer when the connection limit is reached, as in Redis.
-const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
-
-/// Serves one connection until the client leaves, breaks the protocol or exceeds a time limit, or the service
-/// ends.
-pub(crate) async fn serve(
-    server: Arc<ServerState>,
-    accepted: Accepted,
-    admission: Admission,
-    shutdown: ShutdownListener,
-) {
-    let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
-    if admission == Admission::Reserved {
-        server.refused(Protocol::Resp, ErrorKind::TooManyClients);
-        return reply_and_close(stream, REFUSAL).await;
-    }
-    let mut connection = Connection {
-        session: Session::new(server.next_client(), server.anonymous()),
-        counts: PendingCounts::new(Protocol::Resp),
-        state: server.mint.connection_state(),
-        room: FIRST_ROOM,
-        out: Vec::new(),
-        turn: Arc::default(),
-        flushes: 0,
-        logged: 0,
-        server,
-        stream,
-    };
-    let (server, turn) = (Arc::clone(&connection.server), Arc::clone(&connection.turn));
-    let ended = server.turns.take(&turn, pin!(connection.run(shutdown))).await;
-    connection.counts.add_up(&connection.server.metrics);
-    connection.session.discard();
-    match ended {
-        Ok(End::Quiet) => connection.stream.close().await,
-        // `out` has the error; the client may still be sending.
-        Ok(End::AfterReply) => reply_and_close(connection.stream, &connection.out).await,
-        Err(error) => tracing::debug!(%error, "RESP connection failed"),
-    }
-}
 
 /// Whether a command is finished.
 enum Handled {
@@ -97,6 +43,15 @@ struct Observed {
     flushes: u64,
 }
 
+impl Observed {
+    /// Starts to observe a command. If its client leaves before the answer, it is recorded as cancelled.
+    #[cold]
+    fn begin(wire: &Wire, identity: &Identity, args: &Args<'_>) -> Self {
+        let record = request_log::begin(&wire.server, identity, args);
+        Self { record, replied: wire.out.len(), flushes: wire.flushes }
+    }
+}
+
 /// Writes nothing of a command that will run later.
 fn omit(observed: Option<Observed>) {
     if let Some(observed) = observed {
@@ -104,122 +59,50 @@ fn omit(observed: Option<Observed>) {
     }
 }
 
-struct Connection {
-    server: Arc<ServerState>,
-    stream: Stream,
+/// Answers the commands of one connection.
+pub(crate) struct Connection {
+    wire: Wire,
     session: Session,
-    state: ConnectionState,
-    counts: PendingCounts,
-    /// The bytes to read at once.
-    room: usize,
-    out: Vec<u8>,
-    turn: Arc<Turn>,
-    /// How often output was sent.
-    flushes: u64,
-    /// The commands that were logged since then.
-    logged: u64,
+    parser: Parser,
 }
 
-impl Connection {
-    async fn run(&mut self, shutdown: ShutdownListener) -> io::Result<End> {
-        let mut ends = pin!(shutdown.clone().ended());
-        // The first command of a client that was just accepted may be on its way.
-        let (mut ending, mut is_last_chance) = (None, false);
-        let (mut input, mut parser) = (Vec::new(), Parser::default());
-        let mut limits = ClientTimer::new(self.server.settings.timeouts);
-        let mut timer = pin!(sleep_until(limits.next()));
-        loop {
-            let reading = async {
-                if limits.rests {
-                    // An idle connection has no buffers.
-                    self.stream.readable().await?;
-                    return Ok(None);
-                }
-                input.reserve(self.room);
-                self.stream.read_buf(&mut input).await.map(Some)
-            };
-            let read = tokio::select! {
-                // Commands that have arrived are answered even at shutdown: only an idle connection is
-                // closed.
-                biased;
-                read = reading => read?,
-                () = &mut ends, if !is_last_chance => {
-                    if limits.fresh {
-                        is_last_chance = true;
-                        timer.as_mut().reset(Instant::now() + LAST_REQUESTS);
-                        continue;
-                    }
-                    // After an answer the client may be sending more; closing with unread input would discard
-                    // the answer.
-                    return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
-                }
-                () = &mut timer => match limits.look() {
-                    _ if is_last_chance && limits.fresh => return Ok(End::Quiet),
-                    TimerAction::Early => {
-                        timer.as_mut().reset(limits.next());
-                        continue;
-                    }
-                    TimerAction::Rest => {
-                        if input.is_empty() {
-                            (input, self.out, self.room) = (Vec::new(), Vec::new(), FIRST_ROOM);
-                            parser.shrink();
-                            self.server.memory.rested();
-                        }
-                        timer.as_mut().reset(limits.next());
-                        continue;
-                    }
-                    TimerAction::Idle => {
-                        tracing::debug!(client = self.session.id, "RESP client disconnected; idle");
-                        return Ok(End::Quiet);
-                    }
-                    TimerAction::Late => return Ok(self.late()),
-                },
-            };
-            let Some(read) = read else {
-                limits.rests = false;
-                continue;
-            };
-            if read == 0 {
-                return Ok(End::Quiet);
-            }
-            let full = input.len() == input.capacity();
-            let came = Instant::now();
-            self.turn.spend(read);
-            self.state.read_more();
-            let answered = self.answer(&mut parser, &mut input).await?;
-            self.flush().await?;
-            if let (Some(end), _) = answered {
-                return Ok(end);
-            }
-            // The time of a command includes that of the others in its pipeline.
-            let now = Instant::now();
-            self.server.metrics.took(Protocol::Resp, answered.1, now - came);
-            if shutdown.is_ending() {
-                let since = now - *ending.get_or_insert(now);
-                if since > LAST_REQUESTS || (is_last_chance && answered.1 > 0) {
-                    return Ok(End::AfterReply);
-                }
-            }
-            self.fit_room(full, read, &mut input, &mut parser);
-            limits.answered(now, answered.1 > 0, !input.is_empty());
-            if limits.next() < timer.deadline() {
-                timer.as_mut().reset(limits.next());
-            }
-            self.turn.pass().await;
-        }
+impl Dialogue for Connection {
+    const PROTOCOL: Protocol = Protocol::Resp;
+    /// As in Redis.
+    const REFUSAL: &'static [u8] = b"-ERR max number of clients reached\r\n";
+
+    fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
     }
 
-    /// Answers every complete command of the input and removes it. Returns their number.
-    async fn answer(&mut self, parser: &mut Parser, input: &mut Vec<u8>) -> io::Result<(Option<End>, u64)> {
+    fn end(&mut self) {
+        self.session.discard();
+    }
+
+    fn shrink(&mut self) {
+        self.parser.shrink();
+    }
+
+    #[cold]
+    fn end_late(&mut self) -> End {
+        let within = self.wire.server.settings.timeouts.request;
+        self.refuse_input(format!("Protocol error: incomplete command after {within:?}"))
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.wire.flush(self.session.identity.name()).await
+    }
+
+    async fn answer(&mut self, input: &mut Vec<u8>) -> io::Result<Result<u64, End>> {
         let (mut start, mut commands, mut created) = (0, 0, false);
         self.session.identity.refresh();
-        let is_recorded = is_observed(&self.server);
+        let is_recorded = is_observed(&self.wire.server);
         while start < input.len() {
             let begins = start;
-            let (outcome, len, mut observed) = match self.call(parser, &input[start..], is_recorded) {
+            let (outcome, len, mut observed) = match self.call(&input[start..], is_recorded) {
                 Ok(Some(called)) => called,
                 Ok(None) => break,
-                Err(error) => return Ok((Some(self.broken(error)), commands)),
+                Err(error) => return Ok(Err(self.broken(error))),
             };
             match outcome {
                 Outcome::Done => {}
@@ -230,7 +113,7 @@ impl Connection {
                     if let Some(observed) = observed {
                         self.log_last(end, observed);
                     }
-                    return Ok((Some(end), commands));
+                    return Ok(Err(end));
                 }
                 // Boxed, since an idle connection would otherwise reserve room for them.
                 Outcome::Execute(queued) => {
@@ -254,24 +137,28 @@ impl Connection {
             self.flush_full().await?;
         }
         input.drain(..start);
-        Ok((None, commands))
+        Ok(Ok(commands))
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(wire: Wire) -> Self {
+        let session = Session::new(wire.server.next_client(), wire.server.anonymous());
+        Self { wire, session, parser: Parser::default() }
     }
 
     const fn identity(&self) -> &Identity {
         &self.session.identity
     }
 
-    /// Starts to observe a command. If its client leaves before the answer, it is recorded as cancelled.
-    #[cold]
-    fn observe(&self, args: &Args<'_>) -> Observed {
-        let record = request_log::begin(&self.server, self.identity(), args);
-        Observed { record, replied: self.out.len(), flushes: self.flushes }
-    }
-
     /// Returns the first word of the error that answered a command, if one did. The reply begins where the
     /// output did, or the output was sent in between.
     fn error_since(&self, observed: &Observed) -> Option<&[u8]> {
-        let reply = if self.flushes == observed.flushes { &self.out[observed.replied..] } else { &self.out };
+        let reply = if self.wire.flushes == observed.flushes {
+            &self.wire.out[observed.replied..]
+        } else {
+            &self.wire.out
+        };
         reply.strip_prefix(b"-")?.split(|byte| matches!(byte, b' ' | b'\r')).next()
     }
 
@@ -283,7 +170,7 @@ impl Connection {
         // The command may have authenticated its client.
         observed.record.sent_by(self.identity());
         observed.record.repeated(times);
-        self.logged += times as u64;
+        self.wire.logged += times as u64;
     }
 
     /// Writes the line and the span of `EXEC`, without an error: the reply may begin with that of a command.
@@ -291,7 +178,7 @@ impl Connection {
     fn log_execute(&mut self, mut observed: Observed) {
         observed.record.ended(OK);
         observed.record.sent_by(self.identity());
-        self.logged += 1;
+        self.wire.logged += 1;
     }
 
     /// Writes the line and the span of the command that ended the connection. An HTTP request gets no answer.
@@ -308,41 +195,40 @@ impl Connection {
     #[inline]
     fn call(
         &mut self,
-        parser: &mut Parser,
         input: &[u8],
         is_recorded: bool,
     ) -> Result<Option<(Outcome, usize, Option<Observed>)>, ProtocolError> {
-        let (args, len) = match parser.next(input)? {
+        let (args, len) = match self.parser.next(input)? {
             Step::Command { args, len } => (args, len),
             Step::Incomplete => return Ok(None),
         };
         if args.is_empty() {
             return Ok(Some((Outcome::Done, len, None)));
         }
-        let observed = is_recorded.then(|| self.observe(&args));
+        let observed = is_recorded.then(|| Observed::begin(&self.wire, &self.session.identity, &args));
         let call = Call {
-            server: &self.server,
+            server: &self.wire.server,
             session: &mut self.session,
-            connection: &mut self.state,
-            counts: &mut self.counts,
+            connection: &mut self.wire.state,
+            counts: &mut self.wire.counts,
             args,
             input,
             len,
-            out: &mut self.out,
+            out: &mut self.wire.out,
         };
         Ok(Some((call.run(), len, observed)))
     }
 
     /// Runs the commands of a transaction, and answers all of them.
     async fn execute(&mut self, queued: Queued) -> io::Result<()> {
-        reply::array(&mut self.out, queued.commands());
-        let (mut parser, mut created) = (Parser::default(), false);
-        let is_recorded = is_observed(&self.server);
+        reply::array(&mut self.wire.out, queued.commands());
+        let mut created = false;
+        let is_recorded = is_observed(&self.wire.server);
         let mut rest = request_log::Rest { identity: self.identity().clone(), commands: queued.bytes() };
         loop {
             let (here, mut times) = (rest.commands, 1);
             // Each was parsed once before it was queued.
-            let Ok(Some((outcome, len, observed))) = self.call(&mut parser, here, is_recorded) else { break };
+            let Ok(Some((outcome, len, observed))) = self.call(here, is_recorded) else { break };
             rest.commands = &here[len..];
             match outcome {
                 Outcome::Repeated(more) => {
@@ -376,22 +262,24 @@ impl Connection {
         }
         match unfinished {
             Unfinished::Ids(request, ids) => self.write_ids(request, ids).await?,
-            Unfinished::Partial(request, part) => match self.state.wait(&request.namespace, part).await {
-                Ok(ids) => self.write_ids(request, ids).await?,
-                Err(error) => self.refuse(&error),
-            },
+            Unfinished::Partial(request, part) => {
+                match self.wire.state.wait(&request.namespace, part).await {
+                    Ok(ids) => self.write_ids(request, ids).await?,
+                    Err(error) => self.refuse(&error),
+                }
+            }
             Unfinished::Increment(namespace, count, spent) => {
-                match self.state.take_run(&namespace, count).await {
+                match self.wire.state.take_run(&namespace, count).await {
                     Ok(run) => {
                         spent.keep();
-                        self.counts.issued(&self.server.metrics, &namespace, run.count().get());
-                        reply::integer(&mut self.out, run.last());
+                        self.wire.counts.issued(&self.wire.server.metrics, &namespace, run.count().get());
+                        reply::integer(&mut self.wire.out, run.last());
                     }
                     Err(error) => self.refuse(&error),
                 }
             }
             Unfinished::Create(name, unknown) => {
-                match self.state.create(&self.server.mint, &name, unknown).await {
+                match self.wire.state.create(&self.wire.server.mint, &name, unknown).await {
                     Ok(()) if !created => return Ok(Handled::Again),
                     Ok(()) => {
                         self.refuse(&MintError::NotReady { why: "it was dropped meanwhile".to_owned() });
@@ -403,33 +291,26 @@ impl Connection {
         Ok(Handled::Answered)
     }
 
-    #[cold]
-    fn late(&mut self) -> End {
-        let within = self.server.settings.timeouts.request;
-        tracing::debug!(client = self.session.id, "RESP client disconnected; incomplete command");
-        self.refuse_input(format!("Protocol error: incomplete command after {within:?}"))
-    }
-
     fn refuse(&mut self, error: &MintError) {
-        refuse(&self.server, &self.counts, &mut self.out, error);
+        refuse(&self.wire.server, &self.wire.counts, &mut self.wire.out, error);
     }
 
     async fn write_ids(&mut self, request: IdRequest, mut ids: Ids) -> io::Result<()> {
         let IdRequest { namespace, shape, spent } = request;
         spent.keep();
-        self.counts.issued(&self.server.metrics, &namespace, ids.len() as u64);
+        self.wire.counts.issued(&self.wire.server.metrics, &namespace, ids.len() as u64);
         if shape.id == IdReply::Range {
             return self.write_ranges(ids).await;
         }
         if shape.array {
-            reply::array(&mut self.out, ids.len());
+            reply::array(&mut self.wire.out, ids.len());
         }
         if ids.are_plain_numbers() {
             return self.write_numbers(ids, shape.id).await;
         }
         let mut text = Vec::new();
         while let Some(id) = ids.next() {
-            write_id(&mut self.out, &ids, id, shape.id, &mut text);
+            write_id(&mut self.wire.out, &ids, id, shape.id, &mut text);
             self.flush_full().await?;
         }
         if ids.len() > 0 {
@@ -440,8 +321,8 @@ impl Connection {
 
     async fn write_numbers(&mut self, mut ids: Ids, written: IdReply) -> io::Result<()> {
         let entry = if written == IdReply::Text { Entry::RespBulk } else { Entry::RESP_INTEGER };
-        self.out.reserve(ids.len().saturating_mul(Entry::SPARE).min(FLUSH_AT));
-        while ids.write_numbers(&mut self.out, AT_ONCE, entry) > 0 {
+        self.wire.out.reserve(ids.len().saturating_mul(Entry::SPARE).min(FLUSH_AT));
+        while ids.write_numbers(&mut self.wire.out, AT_ONCE, entry) > 0 {
             self.flush_full().await?;
         }
         Ok(())
@@ -452,12 +333,12 @@ impl Connection {
         while let Some(range) = ids.next_range() {
             ranges.push(range);
         }
-        reply::array(&mut self.out, ranges.len());
+        reply::array(&mut self.wire.out, ranges.len());
         for IdRange { first, count, step } in ranges {
-            reply::array(&mut self.out, 3);
-            reply::digits(&mut self.out, first);
-            reply::integer(&mut self.out, count);
-            reply::integer(&mut self.out, step);
+            reply::array(&mut self.wire.out, 3);
+            reply::digits(&mut self.wire.out, first);
+            reply::integer(&mut self.wire.out, count);
+            reply::integer(&mut self.wire.out, step);
             self.flush_full().await?;
         }
         Ok(())
@@ -472,70 +353,41 @@ impl Connection {
     /// Refuses input that is not a command.
     fn refuse_input(&mut self, why: impl std::fmt::Display) -> End {
         let kind = ErrorKind::BadRequest;
-        self.counts.failed(&self.server.metrics, kind);
+        self.wire.counts.failed(&self.wire.server.metrics, kind);
         access_log::refused(Protocol::Resp, kind.status().resp);
-        reply::error(&mut self.out, kind.status().resp, why);
+        reply::error(&mut self.wire.out, kind.status().resp, why);
         End::AfterReply
     }
 
-    /// Sends a full buffer, and lets other connections run if the turn is over. A client that reads as fast
-    /// as we write never makes us wait: two of them would occupy both threads.
     async fn flush_full(&mut self) -> io::Result<()> {
-        if self.out.len() >= FLUSH_AT {
-            self.flush().await?;
-            self.turn.pass().await;
-        }
-        Ok(())
-    }
-
-    /// Sends the output, and adds up the counts.
-    async fn flush(&mut self) -> io::Result<()> {
-        self.counts.add_up(&self.server.metrics);
-        let sent = send(&mut self.stream, &self.out, self.server.settings.timeouts.write).await;
-        let logged = std::mem::take(&mut self.logged);
-        if sent.is_err() {
-            access_log::unsent(Protocol::Resp, self.identity().name(), logged);
-        }
-        self.turn.spend(sent?);
-        self.out.clear();
-        self.flushes += 1;
-        Ok(())
-    }
-
-    /// Grows the read buffer while reads fill it, and shrinks it when they no longer do.
-    fn fit_room(&mut self, full: bool, read: usize, input: &mut Vec<u8>, parser: &mut Parser) {
-        if full {
-            self.room = (self.room * 2).min(MAX_READ_ROOM);
-        } else if self.room > READ_ROOM && read < self.room / 8 {
-            self.room = READ_ROOM;
-            self.out = Vec::new();
-            parser.shrink();
-        }
-        if input.is_empty() && input.capacity() > self.room {
-            *input = Vec::with_capacity(self.room);
-        }
-        if self.out.capacity() > 4 * READ_ROOM {
-            self.out = Vec::new();
-        }
+        self.wire.flush_full(self.session.identity.name()).await
     }
 }
 
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
     use snowmint::Layout;
     use snowmint_cluster::NamespaceName;
     use snowmint_cluster::namespace::{Definition, Scheme, SegmentScheme};
     use snowmint_cluster::segment::{SegmentConfig, Segments, Stripe};
     use snowmint_store::{Counter, Key, MemoryStore};
+    use tokio::io::AsyncReadExt as _;
     use tokio::net::UnixStream;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::clock::SharedClock;
     use crate::limits::MAX_WAIT;
     use crate::mint::{Backend, Namespace};
+    use crate::protocol::Admission;
+    use crate::state::ServerState;
     use crate::testing::{TestSource, mint_of};
+    use crate::wire;
+    use crate::wire::accept::Accepted;
     use crate::wire::listener::Socket;
 
     /// Commands with one id each, and everything that may stand between them.
@@ -603,39 +455,29 @@ mod tests {
         Arc::new(ServerState::for_tests(mint))
     }
 
-    fn connection(server: &Arc<ServerState>, stream: UnixStream) -> Connection {
-        Connection {
-            flushes: 0,
-            logged: 0,
-            session: Session::new(7, server.anonymous()),
-            counts: PendingCounts::new(Protocol::Resp),
-            state: server.mint.connection_state(),
-            room: FIRST_ROOM,
-            out: Vec::new(),
-            turn: Arc::default(),
-            server: Arc::clone(server),
-            stream: Stream::Unix(stream),
-        }
+    /// Returns the connection of a client, and its end.
+    fn connection(server: &Arc<ServerState>) -> (Connection, UnixStream) {
+        let (wire, client) = Wire::for_tests(Arc::clone(server), Protocol::Resp);
+        (Connection::new(wire), client)
     }
 
     /// Sends `input` in pieces of these lengths, the last of them again and again, and returns what comes
     /// back.
     async fn served(input: &[u8], pieces: &[usize]) -> Served {
         let server = server().await;
-        let (near, mut far) = UnixStream::pair().unwrap();
+        let (mut connection, mut far) = connection(&server);
         let reading = tokio::spawn(async move {
             let mut replies = Vec::new();
             far.read_to_end(&mut replies).await.unwrap();
             replies
         });
-        let mut connection = connection(&server, near);
-        let (mut buffered, mut parser, mut rest) = (Vec::new(), Parser::default(), input);
+        let (mut buffered, mut rest) = (Vec::new(), input);
         let mut lengths = pieces.iter().chain(pieces.last().into_iter().cycle());
         while !rest.is_empty() {
             let (piece, after) = rest.split_at(rest.len().min(*lengths.next().unwrap()));
             buffered.extend_from_slice(piece);
             rest = after;
-            if let (Some(_), _) = connection.answer(&mut parser, &mut buffered).await.unwrap() {
+            if connection.answer(&mut buffered).await.unwrap().is_err() {
                 break;
             }
         }
@@ -702,7 +544,13 @@ mod tests {
             let shutdown = crate::state::shutdown::Shutdown::new();
             let (near, _far) = UnixStream::pair().unwrap();
             let accepted = Accepted { socket: Socket::Unix(near), protocol: Protocol::Resp, tls: None };
-            let task = serve(server().await, accepted, Admission::Client, shutdown.listener());
+            let task = wire::serve(
+                server().await,
+                accepted,
+                Admission::Client,
+                shutdown.listener(),
+                Connection::new,
+            );
             let size = size_of_val(&task);
             assert!(size <= 2048, "{size} bytes");
         });
@@ -718,13 +566,12 @@ mod tests {
             let source = TestSource::new(layout);
             source.set_stuck(true);
             let server = Arc::new(ServerState::for_tests(mint_of(source.clone(), layout)));
-            let (near, mut far) = UnixStream::pair().unwrap();
-            let mut connection = connection(&server, near);
+            let (mut connection, mut far) = connection(&server);
             let began = Instant::now();
             for nth in 1..=2 {
                 let mut input = "ID.NEXT default COUNT 99\r\n".repeat(50).into_bytes();
-                connection.state.read_more();
-                connection.answer(&mut Parser::default(), &mut input).await.unwrap();
+                connection.wire.state.read_more();
+                connection.answer(&mut input).await.unwrap().unwrap();
                 connection.flush().await.unwrap();
                 let mut replies = vec![0; 64 * 1024];
                 let mut read = 0;
@@ -736,7 +583,7 @@ mod tests {
                 assert_eq!(source.waits() as u64, nth);
             }
             let fewer = &mut b"ID.NEXT default COUNT 98\r\n".to_vec();
-            connection.answer(&mut Parser::default(), fewer).await.unwrap();
+            connection.answer(fewer).await.unwrap().unwrap();
             assert_eq!(source.waits(), 3, "fewer may be there");
         });
     }
@@ -749,15 +596,14 @@ mod tests {
         let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(log.reopen().unwrap()).finish();
         let serving = async {
             let server = server().await;
-            let (near, mut far) = UnixStream::pair().unwrap();
-            let mut connection = connection(&server, near);
+            let (mut connection, mut far) = connection(&server);
             let mut input = "PING\r\n".repeat(2).into_bytes();
-            connection.answer(&mut Parser::default(), &mut input).await.unwrap();
+            connection.answer(&mut input).await.unwrap().unwrap();
             connection.flush().await.unwrap();
             far.read_exact(&mut [0; 14]).await.unwrap();
             drop(far);
             let mut input = "PING\r\n".repeat(3).into_bytes();
-            connection.answer(&mut Parser::default(), &mut input).await.unwrap();
+            connection.answer(&mut input).await.unwrap().unwrap();
             connection.flush().await.unwrap_err();
         };
         tracing::subscriber::with_default(lines, || block_on(serving));
@@ -773,11 +619,10 @@ mod tests {
     fn a_pipeline_of_one_command_is_parsed_once() {
         block_on(async {
             let server = server().await;
-            let (near, _far) = UnixStream::pair().unwrap();
-            let mut connection = connection(&server, near);
+            let (mut connection, _far) = connection(&server);
             for (command, answered) in [(COMMANDS[0], 8), (COMMANDS[3], 256), (COMMANDS[4], 256)] {
                 let input = command.repeat(300);
-                let called = connection.call(&mut Parser::default(), input.as_bytes(), false);
+                let called = connection.call(input.as_bytes(), false);
                 let called = called.unwrap().map(|(outcome, ..)| outcome);
                 let Some(Outcome::Repeated(more)) = called else { panic!("{command}: {called:?}") };
                 assert_eq!(more + 1, answered, "{command}");

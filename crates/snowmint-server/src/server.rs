@@ -152,7 +152,8 @@ impl<'a> Ports<'a> {
     async fn resp(&self, listener: Option<Listener>) -> usize {
         let Some(listener) = listener else { return 0 };
         let connection = |accepted, admission| {
-            resp::serve(Arc::clone(self.server), accepted, admission, self.server.shutdown.listener())
+            let (server, shutdown) = (Arc::clone(self.server), self.server.shutdown.listener());
+            wire::serve(server, accepted, admission, shutdown, resp::Connection::new)
         };
         self.acceptor(Protocol::Resp).run(listener, connection).await
     }
@@ -163,7 +164,8 @@ impl<'a> Ports<'a> {
         let connection = |accepted, admission| {
             let (server, namespace) = (Arc::clone(self.server), Arc::clone(&namespace));
             let identity = server.identity_of(token.as_ref());
-            let dialogue = Thrift::new(namespace, exceptions, token.clone(), identity);
+            let token = token.clone();
+            let dialogue = move |wire| Thrift::new(wire, namespace, exceptions, token, identity);
             wire::serve(server, accepted, admission, self.server.shutdown.listener(), dialogue)
         };
         self.acceptor(Protocol::Thrift).run(listener, connection).await

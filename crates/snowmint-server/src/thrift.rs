@@ -24,11 +24,10 @@ use crate::limits::MAX_REPEATS;
 use crate::mint::{Backend, ConnectionState, MintError, Minted, Namespace, Taken};
 use crate::protocol::Protocol;
 use crate::request_record::{self, RequestKind, RequestRecord};
-use crate::state::ServerState;
 use crate::status::ErrorKind;
 use crate::telemetry::access_log::{self, OK};
 use crate::wire::listener::Listener;
-use crate::wire::{Broken, Dialogue, Wire};
+use crate::wire::{Dialogue, End, Wire};
 use codec::{ApplicationError, Declared, Request, parse};
 
 /// The open port of the Thrift service, and the namespace that it serves.
@@ -61,6 +60,7 @@ pub enum ThriftExceptions {
 
 /// Answers the calls of one connection.
 pub(crate) struct Thrift {
+    wire: Wire,
     namespace: Arc<NamespaceName>,
     exceptions: ThriftExceptions,
     /// The token whose rights the client has.
@@ -70,12 +70,13 @@ pub(crate) struct Thrift {
 
 impl Thrift {
     pub(crate) const fn new(
+        wire: Wire,
         namespace: Arc<NamespaceName>,
         exceptions: ThriftExceptions,
         token: Option<TokenName>,
         identity: Identity,
     ) -> Self {
-        Self { namespace, exceptions, token, identity }
+        Self { wire, namespace, exceptions, token, identity }
     }
 }
 
@@ -100,83 +101,95 @@ impl From<MintError> for Failure {
 impl Dialogue for Thrift {
     const PROTOCOL: Protocol = Protocol::Thrift;
 
-    async fn answer(&mut self, wire: &mut Wire, input: &mut Vec<u8>) -> io::Result<Result<u64, Broken>> {
+    fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    async fn answer(&mut self, input: &mut Vec<u8>) -> io::Result<Result<u64, End>> {
         let (mut start, mut requests) = (0, 0);
         self.identity.refresh();
         if self.identity.is_anonymous() {
             // The token was not valid when the client connected.
-            self.identity = wire.server.identity_of(self.token.as_ref());
+            self.identity = self.wire.server.identity_of(self.token.as_ref());
         }
-        wire.counts.count_for(&wire.server.metrics, self.identity.usage());
-        let is_recorded = request_record::is_observed(&wire.server);
+        self.wire.counts.count_for(&self.wire.server.metrics, self.identity.usage());
+        let is_recorded = request_record::is_observed(&self.wire.server);
         let outcome = loop {
             match parse(&input[start..]) {
                 Ok(Some((request, len))) => {
-                    if !is_recorded
-                        && let Some(calls) = self.ids_at_once(wire, &request, &input[start..], len)
-                    {
+                    if !is_recorded && let Some(calls) = self.ids_at_once(&request, &input[start..], len) {
                         (start, requests) = (start + calls * len, requests + calls as u64);
-                        wire.flush_full().await?;
+                        self.flush_full().await?;
                         continue;
                     }
                     let began = is_recorded.then(Instant::now);
-                    let outcome = self.call(wire, &request).await?;
+                    let outcome = self.call(&request).await?;
                     if let Some(began) = began {
-                        self.log(&wire.server, &request, outcome, began);
-                        wire.logged += 1;
+                        self.log(&request, outcome, began);
+                        self.wire.logged += 1;
                     }
                     (start, requests) = (start + len, requests + 1);
                 }
                 Ok(None) => break Ok(requests),
                 Err(error) => {
-                    let kind = ErrorKind::BadRequest;
-                    access_log::refused(Protocol::Thrift, kind.status().name);
-                    break Err(Broken { kind, why: error.to_string() });
+                    tracing::debug!(protocol = "thrift", %error, "client disconnected");
+                    self.refuse_input();
+                    break Err(End::AfterReply);
                 }
             }
-            wire.flush_full().await?;
+            self.flush_full().await?;
         };
         input.drain(..start);
         Ok(outcome)
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.wire.flush(self.identity.name()).await
+    }
+
+    #[cold]
+    fn end_late(&mut self) -> End {
+        self.refuse_input();
+        End::Quiet
     }
 }
 
 impl Thrift {
     /// Answers one call. Returns its outcome for the access log and its span.
-    async fn call(&self, wire: &mut Wire, request: &Request<'_>) -> io::Result<&'static str> {
+    async fn call(&mut self, request: &Request<'_>) -> io::Result<&'static str> {
         if !request.wants_answer() {
             // Nobody would get the id.
-            wire.counts.succeeded += 1;
+            self.wire.counts.succeeded += 1;
             return Ok(OK);
         }
         let answer = match request.method() {
             // It is counted with its namespace.
-            b"get_id" => match self.id(wire, request.user_agent.unwrap_or_default()).await? {
+            b"get_id" => match self.id(request.user_agent.unwrap_or_default()).await? {
                 Ok(id) => {
-                    codec::reply(&mut wire.out, request, id);
+                    codec::reply(&mut self.wire.out, request, id);
                     return Ok(OK);
                 }
                 Err(failure) => Err(failure),
             },
-            b"get_worker_id" => self.worker(wire).map_err(Failure::Mint),
-            b"get_datacenter_id" => Ok(i64::from(wire.server.mint.datacenter().0)),
+            b"get_worker_id" => self.worker().map_err(Failure::Mint),
+            b"get_datacenter_id" => Ok(i64::from(self.wire.server.mint.datacenter().0)),
             b"get_timestamp" => Ok(i64::try_from(WallClock.unix_ms()).unwrap_or(i64::MAX)),
             unknown => Err(Failure::Method(Snippet::of(&String::from_utf8_lossy(unknown)).to_string())),
         };
         match answer {
             Ok(number) => {
-                wire.counts.succeeded += 1;
-                codec::reply(&mut wire.out, request, number);
+                self.wire.counts.succeeded += 1;
+                codec::reply(&mut self.wire.out, request, number);
                 Ok(OK)
             }
-            Err(failure) => Ok(self.refuse(wire, request, &failure)),
+            Err(failure) => Ok(self.refuse(request, &failure)),
         }
     }
 
     /// Answers this call of `get_id` and those after it that are the same, as many as there are ids. Returns
     /// their number; `None` if there is only one, or if an answer is more than an id: then calls are answered
     /// one by one.
-    fn ids_at_once(&self, wire: &mut Wire, request: &Request<'_>, input: &[u8], len: usize) -> Option<usize> {
+    fn ids_at_once(&mut self, request: &Request<'_>, input: &[u8], len: usize) -> Option<usize> {
         // Most calls come alone. Others are compared only if they can be answered together.
         let may_repeat = input.len() >= 2 * len
             && request.wants_answer()
@@ -187,16 +200,16 @@ impl Thrift {
             return None;
         }
         let (name, wanted) = (self.namespace.as_str().as_bytes(), repeats + 1);
-        let (namespace, handles) = wire.state.find(name).ok()?;
+        let (namespace, handles) = self.wire.state.find(name).ok()?;
         let mut spent = self.identity.spend(name, wanted as u64).ok()?;
         let mut answered = 0;
         if let Ok(Some(ids)) = namespace.try_several(handles, wanted) {
             for (call, id) in input.chunks_exact(len).zip(ids) {
                 let Minted::Number(id) = id else { break };
-                codec::reply(&mut wire.out, &request.repeated(call), signed(id));
+                codec::reply(&mut self.wire.out, &request.repeated(call), signed(id));
                 answered += 1;
             }
-            wire.counts.issued_one_each(&wire.server.metrics, namespace, answered as u64);
+            self.wire.counts.issued_one_each(&self.wire.server.metrics, namespace, answered as u64);
         }
         spent.reduce_to(answered as u64);
         spent.keep();
@@ -205,11 +218,12 @@ impl Thrift {
 
     /// Writes the line and the span of a call.
     #[cold]
-    fn log(&self, server: &Arc<ServerState>, request: &Request<'_>, outcome: &'static str, began: Instant) {
+    fn log(&self, request: &Request<'_>, outcome: &'static str, began: Instant) {
         let takes_id = request.method() == b"get_id";
         let method = String::from_utf8_lossy(request.method()).into_owned();
         let kind = RequestKind::Command { is_known: METHODS.contains(&request.method()) };
-        let mut record = RequestRecord::of_command(server, Protocol::Thrift, (kind, method), began);
+        let mut record =
+            RequestRecord::of_command(&self.wire.server, Protocol::Thrift, (kind, method), began);
         record.sent_by(&self.identity);
         record.asks(takes_id.then(|| self.namespace.as_str()), takes_id.then_some(1));
         record.ended(outcome);
@@ -217,14 +231,14 @@ impl Thrift {
 
     /// Returns the next id. The outer error is that of the connection: earlier answers are sent before it
     /// waits.
-    async fn id(&self, wire: &mut Wire, user_agent: &[u8]) -> io::Result<Result<i64, Failure>> {
+    async fn id(&mut self, user_agent: &[u8]) -> io::Result<Result<i64, Failure>> {
         if !is_user_agent(user_agent) {
             let shown = Snippet::of(&String::from_utf8_lossy(user_agent)).to_string();
             return Ok(Err(Failure::UserAgent(shown)));
         }
         let name = self.namespace.as_str().as_bytes();
         // Cloned only to wait: a count that all connections share would cost more than the id.
-        let (namespace, spent) = match wire.state.find(name) {
+        let (namespace, spent) = match self.wire.state.find(name) {
             Ok((namespace, handles)) => {
                 let spent = match self.identity.spend(name, 1) {
                     Ok(spent) => spent,
@@ -233,7 +247,7 @@ impl Thrift {
                 match namespace.try_one(handles) {
                     Ok(Some(id)) => {
                         spent.keep();
-                        wire.counts.issued(&wire.server.metrics, namespace, 1);
+                        self.wire.counts.issued(&self.wire.server.metrics, namespace, 1);
                         return Ok(Ok(signed(id)));
                     }
                     Ok(None) => (Arc::clone(namespace), spent),
@@ -241,23 +255,23 @@ impl Thrift {
                 }
             }
             Err(error) => {
-                let error = self.identity.unfound(&wire.server.mint, Right::Mint, name, error);
+                let error = self.identity.unfound(&self.wire.server.mint, Right::Mint, name, error);
                 return Ok(Err(error.into()));
             }
         };
-        wire.flush().await?;
-        let id = wait_for_one(&namespace, &mut wire.state).await;
+        self.flush().await?;
+        let id = wait_for_one(&namespace, &mut self.wire.state).await;
         if id.is_ok() {
             spent.keep();
-            wire.counts.issued(&wire.server.metrics, &namespace, 1);
+            self.wire.counts.issued(&self.wire.server.metrics, &namespace, 1);
         }
         Ok(id.map(signed).map_err(Failure::from))
     }
 
     /// Returns the worker that makes the ids of the namespace; of several, the first.
-    fn worker(&self, wire: &mut Wire) -> Result<i64, MintError> {
+    fn worker(&mut self) -> Result<i64, MintError> {
         self.identity.may(Right::Mint, self.namespace.as_str().as_bytes())?;
-        let (namespace, _) = wire.state.find(self.namespace.as_str().as_bytes())?;
+        let (namespace, _) = self.wire.state.find(self.namespace.as_str().as_bytes())?;
         let Backend::Snowflake(pool) = namespace.backend().plain() else {
             return Err(MintError::WrongScheme {
                 name: Snippet::of(self.namespace.as_str()),
@@ -270,7 +284,7 @@ impl Thrift {
     }
 
     #[cold]
-    fn refuse(&self, wire: &mut Wire, request: &Request<'_>, failure: &Failure) -> &'static str {
+    fn refuse(&mut self, request: &Request<'_>, failure: &Failure) -> &'static str {
         let (kind, error, declared, text) = match failure {
             Failure::Method(name) => {
                 let text = format!(
@@ -290,14 +304,25 @@ impl Thrift {
                 (kind, ApplicationError::Internal, declared, text)
             }
         };
-        wire.counts.failed(&wire.server.metrics, kind);
+        self.wire.counts.failed(&self.wire.server.metrics, kind);
         match (self.exceptions, declared) {
             (ThriftExceptions::Declared, Some(declared)) if request.method() == b"get_id" => {
-                codec::declared(&mut wire.out, request, declared, &text);
+                codec::declared(&mut self.wire.out, request, declared, &text);
             }
-            _ => codec::exception(&mut wire.out, request, error, &text),
+            _ => codec::exception(&mut self.wire.out, request, error, &text),
         }
         kind.status().name
+    }
+
+    async fn flush_full(&mut self) -> io::Result<()> {
+        self.wire.flush_full(self.identity.name()).await
+    }
+
+    /// Counts and logs input that is not a call.
+    fn refuse_input(&self) {
+        let kind = ErrorKind::BadRequest;
+        access_log::refused(Protocol::Thrift, kind.status().name);
+        self.wire.counts.failed(&self.wire.server.metrics, kind);
     }
 }
 
@@ -341,6 +366,7 @@ mod tests {
 
     use super::*;
     use crate::access::tests::limited;
+    use crate::state::ServerState;
     use crate::testing::{TestSource, mint_of};
 
     /// Goal: a call whose client leaves while it waits costs no quota.
@@ -348,12 +374,12 @@ mod tests {
     async fn a_dropped_call_gives_its_id_back() {
         let source = TestSource::new(Layout::TWITTER);
         source.set_stuck(true);
-        let server = ServerState::for_tests(mint_of(source, Layout::TWITTER));
+        let server = Arc::new(ServerState::for_tests(mint_of(source, Layout::TWITTER)));
         let (mut wire, _client) = Wire::for_tests(server, Protocol::Thrift);
         let namespace = Arc::new(NamespaceName::new("default").unwrap());
-        let thrift = Thrift::new(namespace, ThriftExceptions::Application, None, limited(1));
         wire.exhaust();
-        assert!(thrift.id(&mut wire, b"agent").now_or_never().is_none(), "it waits");
+        let mut thrift = Thrift::new(wire, namespace, ThriftExceptions::Application, None, limited(1));
+        assert!(thrift.id(b"agent").now_or_never().is_none(), "it waits");
         thrift.identity.spend(b"default", 1).unwrap().keep();
         assert!(thrift.identity.spend(b"default", 1).is_err());
     }

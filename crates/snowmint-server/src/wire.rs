@@ -1,8 +1,9 @@
 //! The sockets: `listener` opens ports, `accept` accepts connections, and each is a `stream` of TCP, TLS or a
 //! Unix socket. `http2` runs a connection of HTTP/2, `http_timeouts` has the time limits of HTTP clients.
 //!
-//! Connections that do not speak HTTP share this file: time limits of a client, sending to a client that may
-//! not read, and counts that are not added up yet. [`serve`] runs a connection of Thrift; RESP runs its own.
+//! [`serve`] runs a connection of RESP and Thrift. It reads what has arrived, answers all of it, and writes
+//! once. It sends output beyond a limit before it makes more, so a client that does not read blocks only
+//! itself.
 
 pub(crate) mod accept;
 pub(crate) mod http2;
@@ -20,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::access::Usage;
-use crate::limits::{FLUSH_AT, LAST_REQUESTS, READ_ROOM, REST};
+use crate::limits::{FIRST_ROOM, FLUSH_AT, LAST_REQUESTS, MAX_READ_ROOM, READ_ROOM, REST};
 use crate::load::fairness::Turn;
 use crate::metrics::Metrics;
 use crate::mint::{ConnectionState, Namespace};
@@ -33,25 +34,29 @@ use crate::telemetry::access_log;
 use crate::wire::accept::{Accepted, reply_and_close};
 use crate::wire::stream::Stream;
 
-/// A protocol that reads its requests from a buffer and answers them in order.
+/// A connection whose protocol reads requests from a buffer and answers them in order.
 pub(crate) trait Dialogue: Send {
     const PROTOCOL: Protocol;
+    /// The answer when the connection limit is reached; empty if an answer needs a request.
+    const REFUSAL: &'static [u8] = b"";
 
-    /// Answers every complete request of the input and removes it. Returns their number, or why the
-    /// connection ends. The outer error is that of the connection.
-    fn answer(
-        &mut self,
-        wire: &mut Wire,
-        input: &mut Vec<u8>,
-    ) -> impl Future<Output = io::Result<Result<u64, Broken>>> + Send;
-}
+    fn wire(&mut self) -> &mut Wire;
 
-/// A request after which the connection ends: nothing after it can be answered. The function that returns
-/// this has logged the request.
-#[derive(Debug)]
-pub(crate) struct Broken {
-    pub(crate) kind: ErrorKind,
-    pub(crate) why: String,
+    /// Gives up what has not been answered.
+    fn end(&mut self) {}
+
+    /// Answers every complete request of the input and removes it. Returns their number, or how the
+    /// connection ends; its last request is logged and counted. The outer error is that of the connection.
+    fn answer(&mut self, input: &mut Vec<u8>) -> impl Future<Output = io::Result<Result<u64, End>>> + Send;
+
+    /// Sends the output, and adds up the counts.
+    fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Logs and counts a request that took too long to arrive, and answers it if the protocol can.
+    fn end_late(&mut self) -> End;
+
+    /// Frees what large requests left.
+    fn shrink(&mut self) {}
 }
 
 /// A connection to a client, with the state that its answers need.
@@ -60,34 +65,64 @@ pub(crate) struct Wire {
     pub(crate) state: ConnectionState,
     pub(crate) counts: PendingCounts,
     pub(crate) out: Vec<u8>,
-    /// The requests that were logged since output was sent.
+    /// How often output was sent.
+    pub(crate) flushes: u64,
+    /// The requests that were logged since then.
     pub(crate) logged: u64,
     stream: Stream,
     turn: Arc<Turn>,
+    /// The bytes to read at once.
+    room: usize,
 }
 
 impl Wire {
-    /// Sends the output, and adds up the counts.
-    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+    fn new(server: Arc<ServerState>, stream: Stream, protocol: Protocol) -> Self {
+        Self {
+            state: server.mint.connection_state(),
+            counts: PendingCounts::new(protocol),
+            out: Vec::new(),
+            flushes: 0,
+            logged: 0,
+            turn: Arc::default(),
+            room: FIRST_ROOM,
+            server,
+            stream,
+        }
+    }
+
+    /// Sends the output, and adds up the counts. `token` is logged if the output cannot be sent.
+    pub(crate) async fn flush(&mut self, token: Option<&str>) -> io::Result<()> {
         self.counts.add_up(&self.server.metrics);
         let sent = send(&mut self.stream, &self.out, self.server.settings.timeouts.write).await;
         let logged = std::mem::take(&mut self.logged);
         if sent.is_err() {
-            // The token is that of the lines before.
-            access_log::unsent(self.counts.protocol, None, logged);
+            access_log::unsent(self.counts.protocol, token, logged);
         }
         self.turn.spend(sent?);
         self.out.clear();
+        self.flushes += 1;
         Ok(())
     }
 
-    /// Sends a full buffer, and lets other connections run if the turn is over.
-    pub(crate) async fn flush_full(&mut self) -> io::Result<()> {
+    /// Sends a full buffer, and lets other connections run if the turn is over. A client that reads as fast
+    /// as we write never makes us wait: two of them would occupy both threads.
+    pub(crate) async fn flush_full(&mut self, token: Option<&str>) -> io::Result<()> {
         if self.out.len() >= FLUSH_AT {
-            self.flush().await?;
+            self.flush(token).await?;
             self.turn.pass().await;
         }
         Ok(())
+    }
+
+    /// Reads what has arrived. Returns `None` if the connection rested, and has no buffers to read into:
+    /// there is something to read now.
+    async fn read(&mut self, input: &mut Vec<u8>, rested: bool) -> io::Result<Option<usize>> {
+        if rested {
+            self.stream.readable().await?;
+            return Ok(None);
+        }
+        input.reserve(self.room);
+        self.stream.read_buf(input).await.map(Some)
     }
 }
 
@@ -95,18 +130,9 @@ impl Wire {
 #[cfg(unix)]
 impl Wire {
     /// Returns the connection of a client, and its end.
-    pub(crate) fn for_tests(server: ServerState, protocol: Protocol) -> (Self, tokio::net::UnixStream) {
+    pub(crate) fn for_tests(server: Arc<ServerState>, protocol: Protocol) -> (Self, tokio::net::UnixStream) {
         let (stream, client) = tokio::net::UnixStream::pair().unwrap();
-        let wire = Self {
-            state: server.mint.connection_state(),
-            counts: PendingCounts::new(protocol),
-            out: Vec::new(),
-            logged: 0,
-            turn: Arc::default(),
-            server: Arc::new(server),
-            stream: Stream::Unix(stream),
-        };
-        (wire, client)
+        (Self::new(server, Stream::Unix(stream), protocol), client)
     }
 
     /// Takes all ids of `default` that are there without a wait.
@@ -121,7 +147,7 @@ impl Wire {
 pub(crate) enum End {
     /// Close at once.
     Quiet,
-    /// Close once the client has had time to read the answers; it may still be sending.
+    /// Send the output, and close once the client has had time to read it; it may still be sending.
     AfterReply,
 }
 
@@ -132,58 +158,44 @@ pub(crate) async fn serve<D: Dialogue>(
     accepted: Accepted,
     admission: Admission,
     shutdown: ShutdownListener,
-    mut dialogue: D,
+    dialogue: impl FnOnce(Wire) -> D,
 ) {
-    let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
-    if admission == Admission::Reserved {
-        server.refused(D::PROTOCOL, ErrorKind::TooManyClients);
-        // An answer needs a request: these protocols have no greeting.
-        return reply_and_close(stream, b"").await;
-    }
-    let mut wire = Wire {
-        state: server.mint.connection_state(),
-        counts: PendingCounts::new(D::PROTOCOL),
-        out: Vec::new(),
-        logged: 0,
-        turn: Arc::default(),
-        server,
-        stream,
+    let mut dialogue = {
+        // A block, since the task would otherwise keep room for what is moved out of these.
+        let Some(mut stream) = accepted.establish(&server, &shutdown).await else { return };
+        if admission == Admission::Reserved {
+            server.refused(D::PROTOCOL, ErrorKind::TooManyClients);
+            return Box::pin(reply_and_close(&mut stream, D::REFUSAL)).await;
+        }
+        dialogue(Wire::new(Arc::clone(&server), stream, D::PROTOCOL))
     };
-    let (server, turn) = (Arc::clone(&wire.server), Arc::clone(&wire.turn));
-    let ended = server.turns.take(&turn, pin!(run(&mut wire, &mut dialogue, shutdown))).await;
+    let turn = Arc::clone(&dialogue.wire().turn);
+    let ended = server.turns.take(&turn, pin!(run(&mut dialogue, shutdown))).await;
+    dialogue.end();
+    let wire = dialogue.wire();
     wire.counts.add_up(&server.metrics);
     match ended {
         Ok(End::Quiet) => wire.stream.close().await,
         // Closing with unread input would discard the answers.
-        Ok(End::AfterReply) => reply_and_close(wire.stream, b"").await,
+        Ok(End::AfterReply) => reply_and_close(&mut wire.stream, &wire.out).await,
         Err(error) => tracing::debug!(protocol = D::PROTOCOL.name(), %error, "connection failed"),
     }
 }
 
-async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownListener) -> io::Result<End> {
-    let protocol = D::PROTOCOL.name();
+async fn run<D: Dialogue>(dialogue: &mut D, shutdown: ShutdownListener) -> io::Result<End> {
     let mut ends = pin!(shutdown.clone().ended());
     // The first request of a client that was just accepted may be on its way.
     let (mut ending, mut is_last_chance) = (None, false);
     let mut input = Vec::new();
-    let mut pace = ClientTimer::new(wire.server.settings.timeouts);
-    let mut timer = pin!(sleep_until(pace.next()));
+    let mut limits = ClientTimer::new(dialogue.wire().server.settings.timeouts);
+    let mut timer = pin!(sleep_until(limits.next()));
     loop {
-        let reading = async {
-            if pace.rests {
-                // An idle connection has no buffers.
-                wire.stream.readable().await?;
-                return Ok(None);
-            }
-            input.reserve(READ_ROOM);
-            wire.stream.read_buf(&mut input).await.map(Some)
-        };
         let read = tokio::select! {
             // Requests that have arrived are answered even at shutdown: only an idle connection is closed.
             biased;
-            read = reading => read?,
+            read = dialogue.wire().read(&mut input, limits.rests) => read?,
             () = &mut ends, if !is_last_chance => {
-                if !pace.fresh {
+                if !limits.fresh {
                     // After an answer the client may be sending more; closing with unread input would discard
                     // the answer.
                     return Ok(if ending.is_some() { End::AfterReply } else { End::Quiet });
@@ -192,71 +204,94 @@ async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownL
                 timer.as_mut().reset(Instant::now() + LAST_REQUESTS);
                 continue;
             }
-            () = &mut timer => match pace.look() {
-                _ if is_last_chance && pace.fresh => return Ok(End::Quiet),
-                TimerAction::Early => {
-                    timer.as_mut().reset(pace.next());
-                    continue;
-                }
-                TimerAction::Rest => {
-                    if input.is_empty() {
-                        (input, wire.out) = (Vec::new(), Vec::new());
-                        wire.server.memory.rested();
-                    }
-                    timer.as_mut().reset(pace.next());
-                    continue;
-                }
-                TimerAction::Idle => {
-                    tracing::debug!(protocol, "client disconnected; idle");
+            () = &mut timer => {
+                let action = limits.look();
+                if is_last_chance && limits.fresh {
                     return Ok(End::Quiet);
                 }
-                TimerAction::Late => {
-                    tracing::debug!(protocol, "client disconnected; incomplete request");
-                    wire.counts.failed(&wire.server.metrics, ErrorKind::BadRequest);
-                    access_log::refused(D::PROTOCOL, ErrorKind::BadRequest.status().name);
-                    return Ok(End::Quiet);
+                if let Some(end) = at_deadline(dialogue, action, &mut input) {
+                    return Ok(end);
                 }
-            },
+                timer.as_mut().reset(limits.next());
+                continue;
+            }
         };
         let Some(read) = read else {
-            pace.rests = false;
+            limits.rests = false;
             continue;
         };
         if read == 0 {
             return Ok(End::Quiet);
         }
-        let came = Instant::now();
-        wire.turn.spend(read);
-        wire.state.read_more();
-        let answered = dialogue.answer(wire, &mut input).await?;
-        wire.flush().await?;
+        let (is_full, came) = (input.len() == input.capacity(), Instant::now());
+        dialogue.wire().turn.spend(read);
+        dialogue.wire().state.read_more();
+        let answered = dialogue.answer(&mut input).await?;
+        dialogue.flush().await?;
         let requests = match answered {
             Ok(requests) => requests,
-            Err(Broken { kind, why }) => {
-                tracing::debug!(protocol, error = why, "client disconnected");
-                wire.counts.failed(&wire.server.metrics, kind);
-                return Ok(End::AfterReply);
-            }
+            Err(end) => return Ok(end),
         };
+        // The time of a request includes that of the others in its pipeline.
         let now = Instant::now();
-        wire.server.metrics.took(D::PROTOCOL, requests, now - came);
+        dialogue.wire().server.metrics.took(D::PROTOCOL, requests, now - came);
         if shutdown.is_ending() {
             let since = now - *ending.get_or_insert(now);
             if since > LAST_REQUESTS || (is_last_chance && requests > 0) {
                 return Ok(End::AfterReply);
             }
         }
-        pace.answered(now, requests > 0, !input.is_empty());
-        if wire.out.capacity() > 4 * READ_ROOM {
-            wire.out = Vec::new();
+        fit_room(dialogue, is_full, read, &mut input);
+        limits.answered(now, requests > 0, !input.is_empty());
+        if limits.next() < timer.deadline() {
+            timer.as_mut().reset(limits.next());
         }
-        if input.is_empty() && input.capacity() > READ_ROOM {
-            input = Vec::new();
+        dialogue.wire().turn.pass().await;
+    }
+}
+
+/// Does what is due when the timer fires. Returns how the connection ends, if it does.
+#[cold]
+fn at_deadline<D: Dialogue>(dialogue: &mut D, action: TimerAction, input: &mut Vec<u8>) -> Option<End> {
+    let protocol = D::PROTOCOL.name();
+    match action {
+        TimerAction::Early => {}
+        TimerAction::Rest => {
+            if input.is_empty() {
+                *input = Vec::new();
+                dialogue.shrink();
+                let wire = dialogue.wire();
+                (wire.out, wire.room) = (Vec::new(), FIRST_ROOM);
+                wire.server.memory.rested();
+            }
         }
-        if pace.next() < timer.deadline() {
-            timer.as_mut().reset(pace.next());
+        TimerAction::Idle => {
+            tracing::debug!(protocol, "client disconnected; idle");
+            return Some(End::Quiet);
         }
-        wire.turn.pass().await;
+        TimerAction::Late => {
+            tracing::debug!(protocol, "client disconnected; incomplete request");
+            return Some(dialogue.end_late());
+        }
+    }
+    None
+}
+
+/// Grows the read buffer while reads fill it, and shrinks it when they no longer do.
+fn fit_room<D: Dialogue>(dialogue: &mut D, is_full: bool, read: usize, input: &mut Vec<u8>) {
+    let wire = dialogue.wire();
+    if is_full {
+        wire.room = (wire.room * 2).min(MAX_READ_ROOM);
+    } else if wire.room > READ_ROOM && read < wire.room / 8 {
+        (wire.out, wire.room) = (Vec::new(), READ_ROOM);
+        dialogue.shrink();
+    }
+    let wire = dialogue.wire();
+    if input.is_empty() && input.capacity() > wire.room {
+        *input = Vec::with_capacity(wire.room);
+    }
+    if wire.out.capacity() > 4 * READ_ROOM {
+        wire.out = Vec::new();
     }
 }
 
@@ -265,7 +300,7 @@ async fn run<D: Dialogue>(wire: &mut Wire, dialogue: &mut D, shutdown: ShutdownL
 /// # Errors
 ///
 /// The connection failed, or the client read nothing `within` this time.
-pub(crate) async fn send(stream: &mut Stream, out: &[u8], within: Duration) -> io::Result<usize> {
+async fn send(stream: &mut Stream, out: &[u8], within: Duration) -> io::Result<usize> {
     let mut sent = 0;
     while sent < out.len() {
         let rest = &out[sent..];
@@ -291,20 +326,21 @@ fn stalled(within: Duration) -> io::Error {
 
 /// The time limits of a client. One timer sleeps from deadline to deadline, so that a command needs none of
 /// its own.
-pub(crate) struct ClientTimer {
+struct ClientTimer {
     timeouts: Timeouts,
     /// When the last command was answered.
     answered: Instant,
     /// When the incomplete command began.
     begun: Option<Instant>,
     /// Whether nothing has arrived yet.
-    pub(crate) fresh: bool,
+    fresh: bool,
     /// Whether the buffers were freed.
-    pub(crate) rests: bool,
+    rests: bool,
 }
 
 /// What to do when the timer fires.
-pub(crate) enum TimerAction {
+#[derive(Clone, Copy)]
+enum TimerAction {
     /// Nothing yet.
     Early,
     /// Free the buffers.
@@ -316,12 +352,12 @@ pub(crate) enum TimerAction {
 }
 
 impl ClientTimer {
-    pub(crate) fn new(timeouts: Timeouts) -> Self {
+    fn new(timeouts: Timeouts) -> Self {
         Self { timeouts, answered: Instant::now(), begun: None, fresh: true, rests: true }
     }
 
     /// Records that input arrived: `any` complete command, and `part` of another one.
-    pub(crate) fn answered(&mut self, now: Instant, any: bool, part: bool) {
+    fn answered(&mut self, now: Instant, any: bool, part: bool) {
         (self.fresh, self.rests, self.answered) = (false, false, now);
         self.begun = match self.begun.filter(|_| !any) {
             Some(begun) => Some(begun),
@@ -330,7 +366,7 @@ impl ClientTimer {
     }
 
     /// Returns when to check next.
-    pub(crate) fn next(&self) -> Instant {
+    fn next(&self) -> Instant {
         /// Far enough in the future for a timer that is never needed.
         const NEVER: Duration = Duration::from_hours(24 * 365);
         match (self.begun, self.rests) {
@@ -340,7 +376,7 @@ impl ClientTimer {
         }
     }
 
-    pub(crate) fn look(&mut self) -> TimerAction {
+    fn look(&mut self) -> TimerAction {
         let now = Instant::now();
         if let Some(begun) = self.begun {
             return if now >= begun + self.timeouts.request { TimerAction::Late } else { TimerAction::Early };

@@ -284,7 +284,7 @@ impl Acceptor<'_> {
 
 /// Sends a last reply, then reads what the client still sends: closing with unread input would discard the
 /// reply.
-pub(crate) async fn reply_and_close(mut stream: Stream, reply: &[u8]) {
+pub(crate) async fn reply_and_close(stream: &mut Stream, reply: &[u8]) {
     let replying = async {
         stream.write_all(reply).await?;
         stream.shutdown().await?;
@@ -391,8 +391,8 @@ async fn handshake(
         Err(error) => return Err(HandshakeError::Failed(error)),
     }
     if first[0] != HANDSHAKE_RECORD {
-        let stream = Stream::Tcp { stream, first: None };
-        reply_and_close(stream, plain_answer(protocol).as_bytes()).await;
+        let mut stream = Stream::Tcp { stream, first: None };
+        reply_and_close(&mut stream, plain_answer(protocol).as_bytes()).await;
         return Err(HandshakeError::Plain);
     }
     let accepting = TlsAcceptor::from(config).accept(stream).into_fallible();
@@ -400,7 +400,7 @@ async fn handshake(
         Ok(stream) => Ok(Some(Stream::Tls(Box::new(stream)))),
         Err((error, stream)) => {
             // The client was sent an alert, and may be sending its first request.
-            reply_and_close(Stream::Tcp { stream, first: None }, b"").await;
+            reply_and_close(&mut Stream::Tcp { stream, first: None }, b"").await;
             Err(HandshakeError::Failed(error))
         }
     }

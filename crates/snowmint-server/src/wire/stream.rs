@@ -104,8 +104,8 @@ impl Stream {
 
     /// Tells a TLS client that the connection ends here. Without it, the client reports that the connection
     /// was cut.
-    pub(crate) async fn close(mut self) {
-        if let Self::Tls(stream) = &mut self {
+    pub(crate) async fn close(&mut self) {
+        if let Self::Tls(stream) = self {
             // The connection is dropped either way.
             let _ = timeout(LINGER, stream.shutdown()).await;
         }
