@@ -10,6 +10,7 @@
 //! next request of an open connection.
 
 pub mod file;
+pub(crate) mod mint_access;
 mod quota;
 pub mod secret;
 

@@ -1,6 +1,7 @@
 //! The state of the store and of this node, for operators: workers and their holders, namespaces, clocks, the
 //! newest changes, and problems. `watch` reads it for all viewers together.
 
+pub(crate) mod peer_stores;
 mod peers;
 mod problems;
 pub(crate) mod watch;

@@ -34,13 +34,13 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder as Reflection;
 
+use crate::access::mint_access::MintAccess;
 use crate::access::{BearerCache, Identity, Right};
 use crate::limits::grpc::{MAX_MESSAGE, MAX_PAGE};
 use crate::limits::unread::SMALL;
 use crate::load::answer_memory::{ConnectionAnswers, Full, Held};
 use crate::load::fairness::Turn;
 use crate::mint::{InspectBy, MintError, Namespace};
-use crate::mint_access::MintAccess;
 use crate::protocol::{Admission, Protocol};
 use crate::request_record::{RequestKind, RequestRecord};
 use crate::state::ServerState;

@@ -1,5 +1,5 @@
 //! HTTP/1.1, HTTP/2 and gRPC on one port: serves one connection with hyper. `routes` and `request` parse,
-//! `handler` asks the mint through `crate::mint_access`, `response` writes; `cors` admits web pages,
+//! `handler` asks the mint through `crate::access::mint_access`, `response` writes; `cors` admits web pages,
 //! `idempotency` keeps answers. Time limits are in `wire::http_timeouts`, the answers of HTTP/2 in
 //! `wire::http2`, those of gRPC in `grpc`.
 //!
@@ -14,6 +14,7 @@ mod fleet;
 mod handler;
 mod idempotency;
 mod leaf;
+mod operator;
 mod request;
 mod response;
 mod routes;
@@ -36,6 +37,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
 use crate::access::BearerCache;
+use crate::access::mint_access::MintAccess;
 use crate::fleet::watch::FleetWatch;
 use crate::grpc;
 use crate::http::idempotency::KeptAnswers;
@@ -43,7 +45,6 @@ use crate::http::request::{KnownHost, check_host};
 use crate::http::response::{Body, Problem};
 use crate::limits::http::{MAX_HEAD, MAX_HEADERS};
 use crate::load::fairness::Turn;
-use crate::mint_access::MintAccess;
 use crate::protocol::{Admission, Protocol};
 use crate::state::ServerState;
 use crate::state::shutdown::ShutdownListener;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
+use crate::fleet::peer_stores;
 #[cfg(feature = "otlp")]
 use crate::limits::LINGER;
 use crate::mint::Mint;
@@ -14,7 +15,7 @@ use crate::state::ServerState;
 use crate::thrift::{Thrift, ThriftListener};
 use crate::wire::accept::{Acceptor, Capacity};
 use crate::wire::listener::Listener;
-use crate::{grpc, http, peer_stores, resp, wire};
+use crate::{grpc, http, resp, wire};
 
 /// The open ports. A protocol without a port is off.
 #[derive(Debug, Default)]

@@ -1,5 +1,7 @@
-//! What a node reports about single requests: the lines of the access log, and spans.
+//! What a node reports: the lines of the access log, the spans of requests, and problems
+//! that recur.
 
 pub(crate) mod access_log;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
+pub(crate) mod recurring_problem;

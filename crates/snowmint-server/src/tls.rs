@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::limits::PROTOCOLS;
 use crate::protocol::Protocol;
-use crate::recurring_problem::RecurringProblem;
+use crate::telemetry::recurring_problem::RecurringProblem;
 use crate::watched_files::WatchedFiles;
 use expiry::ExpiryLog;
 

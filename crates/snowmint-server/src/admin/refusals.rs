@@ -12,9 +12,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::access::Identity;
 use crate::access::secret::TokenName;
-use crate::recurring_problem::RecurringProblem;
 use crate::status::ErrorKind;
 use crate::telemetry::access_log;
+use crate::telemetry::recurring_problem::RecurringProblem;
 
 /// The refused admin requests of a server. It grows only by the names of valid tokens.
 #[derive(Debug, Default)]

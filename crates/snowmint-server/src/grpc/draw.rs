@@ -8,12 +8,12 @@ use snowmint_cluster::namespace::TextForm;
 use super::Failure;
 use super::message::{Answer, room_of_ids};
 use super::messages::{Format, NextRequest, NextResponse, Range};
+use crate::access::mint_access::{self, MintAccess, TryTake, issued};
 use crate::access::{Identity, Right, Spent};
 use crate::limits::grpc::MAX_TEXTS;
 use crate::limits::unread::{LONG, SMALL};
 use crate::limits::{MAX_COUNT, MAX_RANGE_COUNT, MAX_WAIT};
 use crate::mint::{IdRange, Ids, MintError, Namespace};
-use crate::mint_access::{self, MintAccess, TryTake, issued};
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 

@@ -29,12 +29,12 @@ use snowmint_cluster::namespace::registry::Required;
 
 use crate::access::{BearerCache, Identity};
 use crate::http::Serving;
+use crate::http::operator::{AdminScope, Operator, authorize};
 use crate::http::request::{check_host, decode, parameter_map};
 use crate::http::response::{Body, Problem, failure, json_text};
 use crate::http::{cors, fleet};
 use crate::limits::admin::MAX_BODY;
 use crate::mint::MintError;
-use crate::operator::{AdminScope, Operator, authorize};
 use crate::request_record::RequestRecord;
 use crate::status::ErrorKind;
 

@@ -14,11 +14,11 @@ use hyper::{Method, Response};
 use crate::access::{Identity, Right};
 use crate::fleet::watch::{TooManyViewers, Viewer};
 use crate::http::Serving;
+use crate::http::operator::Operator;
 use crate::http::response::{Body, EventStream, JSON, Problem, ok};
 use crate::limits::fleet::WITHIN;
 use crate::load::answer_memory::ConnectionAnswers;
 use crate::mint::MintError;
-use crate::operator::Operator;
 use crate::state::shutdown::ShutdownListener;
 use crate::status::ErrorKind;
 

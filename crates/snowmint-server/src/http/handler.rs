@@ -15,6 +15,7 @@ use snowmint::utc::Utc;
 use snowmint_cluster::LeaseStatus;
 use tokio::time::{Instant, timeout};
 
+use crate::access::mint_access::TryTake;
 use crate::access::{Identity, Right};
 use crate::http::Serving;
 use crate::http::idempotency::{self, Caller, KeyedRequest};
@@ -25,7 +26,6 @@ use crate::http::{admin, console, console_data, cors, leaf, routes, tinyid};
 use crate::limits::unread::LONG;
 use crate::metrics::Exposition;
 use crate::mint::{Namespace, parse_count, parse_range_count};
-use crate::mint_access::TryTake;
 use crate::request_record::{RequestKind, RequestRecord};
 use crate::state::ServerState;
 use crate::state::shutdown::ShutdownListener;

@@ -12,11 +12,11 @@ use snowmint::{Id, Parts};
 use snowmint_cluster::namespace::Scheme;
 
 use crate::access::Identity;
+use crate::access::mint_access::MintAccess;
 use crate::http::response::{Body, Failure, Problem, TEXT, json, ok};
 use crate::http::routes::LeafMode;
 use crate::limits::MAX_WAIT;
 use crate::mint::{Mint, MintError, Minted, Namespace};
-use crate::mint_access::MintAccess;
 use crate::state::ServerState;
 use crate::status::ErrorKind;
 

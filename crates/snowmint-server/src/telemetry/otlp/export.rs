@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use super::message::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
 use super::{OtlpEndpoint, SpanCounters, TraceSettings};
 use crate::http_client::{HttpServer, SendError};
-use crate::recurring_problem::RecurringProblem;
+use crate::telemetry::recurring_problem::RecurringProblem;
 
 /// Spans of one message.
 const BATCH: usize = 512;

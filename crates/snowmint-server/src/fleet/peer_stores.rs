@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::admin::node_admin::NodeAdmin;
 use crate::limits::fleet::STORES_EVERY;
-use crate::recurring_problem::RecurringProblem;
 use crate::state::ServerState;
 use crate::store_label::PeerTroubles;
+use crate::telemetry::recurring_problem::RecurringProblem;
 
 /// A peer that holds a worker of this node counts once it did so at this many looks in a row: a lease may
 /// change hands between two nodes whose clocks differ.
