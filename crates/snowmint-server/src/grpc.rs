@@ -47,6 +47,7 @@ use crate::state::ServerState;
 use crate::state::shutdown::ShutdownListener;
 use crate::status::ErrorKind;
 use crate::telemetry::access_log::OK;
+use crate::telemetry::caller::CallerNames;
 use crate::wire::accept::Accepted;
 use crate::wire::http_timeouts::Delivery;
 use crate::wire::http2::{self, Ended, Peer};
@@ -322,8 +323,20 @@ impl Session {
         request: Request<Incoming>,
         delivery: Arc<Delivery>,
     ) -> Response<Body> {
+        let names = CallerNames::of(request.headers());
+        let mut response = self.call_named(request, delivery, &names).await;
+        names.mark(response.headers_mut());
+        response
+    }
+
+    async fn call_named(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        delivery: Arc<Delivery>,
+        names: &CallerNames,
+    ) -> Response<Body> {
         let began = Instant::now();
-        let mut record = self.record(&request, began);
+        let mut record = self.record(&request, names, began);
         if request.method() != Method::POST || !is_grpc(request.headers()) {
             self.server.metrics.failed(self.protocol(), ErrorKind::BadRequest);
             end(record, Some(ErrorKind::BadRequest));
@@ -355,8 +368,10 @@ impl Session {
 
     /// Rejects a call that may not reach the service.
     pub(crate) fn reject(&self, request: &Request<Incoming>, failure: &Failure) -> Response<Body> {
-        let began = Instant::now();
-        self.refuse(failure, self.record(request, began), began)
+        let (names, began) = (CallerNames::of(request.headers()), Instant::now());
+        let mut response = self.refuse(failure, self.record(request, &names, began), began);
+        names.mark(response.headers_mut());
+        response
     }
 
     fn refuse(&self, failure: &Failure, record: RequestRecord, began: Instant) -> Response<Body> {
@@ -366,9 +381,11 @@ impl Session {
         failed(failure)
     }
 
-    fn record(&self, request: &Request<Incoming>, began: Instant) -> RequestRecord {
+    fn record(&self, request: &Request<Incoming>, names: &CallerNames, began: Instant) -> RequestRecord {
         let what = || (RequestKind::Grpc, request.uri().path().to_owned());
-        RequestRecord::begin(&self.server, self.protocol(), request.headers(), began, what)
+        let mut record = RequestRecord::begin(&self.server, self.protocol(), request.headers(), began, what);
+        record.named(names);
+        record
     }
 
     /// The protocol under which the calls of this connection count.

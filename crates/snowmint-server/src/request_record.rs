@@ -17,6 +17,7 @@ use crate::status::ErrorKind;
 #[cfg(feature = "otlp")]
 use crate::telemetry::access_log::OK;
 use crate::telemetry::access_log::{self, CANCELLED, LoggedRequest};
+use crate::telemetry::caller::CallerNames;
 #[cfg(feature = "otlp")]
 use crate::telemetry::otlp::{ActiveSpan, KeyValue, SpanOutcome, Tracer};
 
@@ -67,6 +68,7 @@ struct Recorded {
     protocol: Protocol,
     /// The method and path, or the command.
     request: String,
+    names: CallerNames,
     began: Instant,
     /// How long the answer took; `None` if it is counted when the record is written.
     took: Option<Duration>,
@@ -160,6 +162,21 @@ impl RequestRecord {
         }
     }
 
+    /// Records what the caller calls the request.
+    #[inline]
+    pub(crate) fn named(&mut self, names: &CallerNames) {
+        if let Some(recorded) = &mut self.0 {
+            recorded.names = names.clone();
+        }
+    }
+
+    /// Records that the caller calls the request as it calls another.
+    pub(crate) fn named_as(&mut self, other: &Self) {
+        if let Some(other) = &other.0 {
+            self.named(&other.names);
+        }
+    }
+
     /// Records which ids the request is for.
     #[inline]
     pub(crate) fn asks(&mut self, namespace: Option<&str>, count: Option<u64>) {
@@ -222,6 +239,7 @@ impl Recorded {
             kind,
             protocol,
             request,
+            names: CallerNames::default(),
             began,
             took: None,
             token: None,
@@ -241,6 +259,7 @@ impl Recorded {
             protocol: self.protocol,
             token: self.token.as_ref().map(TokenName::as_str),
             request: &self.request,
+            names: &self.names,
             namespace: self.namespace.as_deref(),
             count: self.count,
             outcome: &self.outcome,

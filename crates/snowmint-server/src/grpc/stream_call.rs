@@ -216,6 +216,7 @@ impl StreamCall {
         let request = || (RequestKind::Grpc, format!("{SERVICE}Stream"));
         let mut record = RequestRecord::of_line(Protocol::Grpc, came, request);
         record.sent_by(&self.identity);
+        record.named_as(&self.call);
         record
     }
 

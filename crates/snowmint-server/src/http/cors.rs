@@ -110,7 +110,8 @@ pub(super) fn mark(origins: &CorsOrigins, headers: &HeaderMap, response: &mut Re
     }
     response.headers_mut().append(VARY, HeaderValue::from_static("Origin"));
     if let Some(origin) = allowed(origins, headers) {
-        let exposed = HeaderValue::from_static("retry-after, idempotency-replayed, snowmint-store");
+        let exposed =
+            HeaderValue::from_static("retry-after, idempotency-replayed, snowmint-store, x-request-id");
         response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         response.headers_mut().insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
     }

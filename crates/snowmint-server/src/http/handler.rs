@@ -31,6 +31,7 @@ use crate::state::ServerState;
 use crate::state::shutdown::ShutdownListener;
 use crate::status::ErrorKind;
 use crate::telemetry::access_log::OK;
+use crate::telemetry::caller::CallerNames;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -74,6 +75,8 @@ where
     let is_head = method == Method::HEAD;
     let spec = PathSpec::find(request.uri().path());
     let mut record = begin_record(serving, &request, spec, began);
+    let names = CallerNames::of(request.headers());
+    record.named(&names);
     let mut identity = None;
     let (answered, request) = if admin::is_admin(request.uri().path()) {
         // Boxed, since few requests are admin requests.
@@ -100,6 +103,7 @@ where
         cors::mark(&serving.server.settings.cors_origins, request.headers(), &mut response);
     }
     serving.server.store.mark(response.headers_mut());
+    names.mark(response.headers_mut());
     let status = response.status();
     let outcome =
         if status.is_success() { Cow::Borrowed(OK) } else { Cow::Owned(status.as_str().to_owned()) };

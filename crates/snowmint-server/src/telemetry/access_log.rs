@@ -1,8 +1,8 @@
 //! The access log: one line for each request, with the target `snowmint::access`. It is off unless the log
 //! filter enables this target.
 //!
-//! A line contains no query, no header, and no argument that may be a secret. It shows the name of a token,
-//! never its text.
+//! A line contains no query, no header but the names of [`CallerNames`], and no argument that may be a secret.
+//! It shows the name of a token, never its text.
 //!
 //! The line of a small answer is written when the answer is made, before it is sent, so `ok` says that the
 //! server did its part: the ids count as issued. To write it after the send would hold back the lines of a
@@ -19,6 +19,7 @@ use snowmint::foreign::{Most, shown};
 use tracing::Level;
 
 use crate::protocol::Protocol;
+use crate::telemetry::caller::CallerNames;
 
 tokio::task_local! {
     /// The client of the connection that this task serves.
@@ -82,7 +83,8 @@ pub(crate) const CANCELLED: &str = "cancelled";
 pub(crate) fn refused(protocol: Protocol, outcome: &str) {
     if is_on() {
         let (token, namespace, count, took) = (None, None, None, Duration::ZERO);
-        LoggedRequest { protocol, token, request: "-", namespace, count, outcome, took }.log();
+        let names = &CallerNames::default();
+        LoggedRequest { protocol, token, request: "-", names, namespace, count, outcome, took }.log();
     }
 }
 
@@ -115,6 +117,8 @@ pub(crate) struct LoggedRequest<'a> {
     pub(crate) token: Option<&'a str>,
     /// The method and path, or the command.
     pub(crate) request: &'a str,
+    /// What the caller calls it.
+    pub(crate) names: &'a CallerNames,
     pub(crate) namespace: Option<&'a str>,
     /// The number of requested ids, if the request was for ids.
     pub(crate) count: Option<u64>,
@@ -127,7 +131,7 @@ impl LoggedRequest<'_> {
     /// Writes the line.
     #[cold]
     pub(crate) fn log(&self) {
-        let Self { protocol, token, request, namespace, count, outcome, took } = *self;
+        let Self { protocol, token, request, names, namespace, count, outcome, took } = *self;
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         tracing::info!(
             target: "snowmint::access",
@@ -135,6 +139,8 @@ impl LoggedRequest<'_> {
             peer = peer().to_string(),
             token,
             request = &*shortened(request),
+            request_id = names.request_id(),
+            trace_id = names.trace_id(),
             namespace = namespace.map(shortened).as_deref(),
             count,
             outcome,

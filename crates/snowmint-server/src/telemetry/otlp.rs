@@ -5,7 +5,6 @@
 //! gRPC let a caller say so. Of the other requests, a share has a span. Requests without a span only cost a
 //! look at their headers.
 
-mod context;
 mod export;
 mod message;
 
@@ -25,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use crate::telemetry::access_log::shortened;
-use context::Parent;
+use crate::telemetry::trace_context::Parent;
 use export::{Command, Exporter};
 pub(crate) use message::KeyValue;
 use message::{ERROR, SERVER, Span, Status};

@@ -341,6 +341,50 @@ print('done')
     assert_eq!(grpc.len(), counted(&server, "grpc"));
 }
 
+/// Goal: what a caller calls its request is in the answer and in the log, over HTTP and gRPC, so that one search
+/// finds it in the logs of all services. Method: valid and invalid ids and traces; grpcio.
+#[test]
+fn answers_and_lines_have_the_names_of_the_caller() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).args(["--log-format", "json", "--access-log"]).spawn();
+    server.log_with("ready: ids are served", PATIENCE);
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let parent = format!("00-{trace}-00f067aa0ba902b7-01");
+    for (path, id) in [("default", "order-7"), ("none", "order-8"), ("default", "two words")] {
+        let headers = format!("X-Request-Id: {id}\r\ntraceparent: {parent}\r\n");
+        let answer = send(
+            server.http(),
+            format!("GET /v1/ids/{path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes(),
+        );
+        assert_eq!(answer.contains(&format!("x-request-id: {id}\r\n")), !id.contains(' '), "{answer}");
+        assert!(answer.contains(&format!("traceparent: {parent}\r\n")), "{answer}");
+    }
+    let http = shown(&server, "http", 3, &["request_id", "trace_id", "outcome"]);
+    let wanted = ["order-7 {trace} ok", "order-8 {trace} 404", "- {trace} ok"];
+    assert_eq!(http, wanted.map(|line| line.replace("{trace}", trace)));
+
+    let script = "
+import grpc, sys
+channel = grpc.insecure_channel(sys.argv[1])
+raw = lambda it: it
+named = [('x-request-id', 'order-9'), ('traceparent', sys.argv[2])]
+for namespace in [b'default', b'none']:
+    body = b'\\x0a' + bytes([len(namespace)]) + namespace
+    call = channel.unary_unary('/snowmint.v1.Snowmint/Next', raw, raw)
+    try: answered = call.with_call(body, metadata=named, timeout=30)[1]
+    except grpc.RpcError as error: answered = error
+    headers = dict(answered.initial_metadata()) or dict(answered.trailing_metadata())
+    assert headers['x-request-id'] == 'order-9' and headers['traceparent'] == sys.argv[2], headers
+stream = channel.stream_stream('/snowmint.v1.Snowmint/Stream', raw, raw)
+assert len(list(stream(iter([b'\\x0a\\x07default'] * 2), metadata=named))) == 2
+print('done')
+";
+    assert!(python("grpc", script, &[&server.http().to_string(), &parent]).contains("done"));
+    let grpc = shown(&server, "grpc", 4, &["request_id", "trace_id", "outcome"]);
+    let wanted = ["ok", "unknown-namespace", "ok", "ok"];
+    assert_eq!(grpc, wanted.map(|outcome| format!("order-9 {trace} {outcome}")));
+}
+
 #[test]
 fn without_the_flag_no_request_is_logged() {
     let folder = tempfile::tempdir().unwrap();

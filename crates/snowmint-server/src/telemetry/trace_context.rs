@@ -4,12 +4,15 @@
 //!
 //! <https://www.w3.org/TR/trace-context/>, sections 3.2 and 3.3: an invalid header counts as none.
 
+#[cfg(feature = "otlp")]
 use hyper::header::HeaderMap;
 
 /// Bytes of a `tracestate` that is passed on; the standard requires at least 512.
+#[cfg(feature = "otlp")]
 const MAX_STATE: usize = 512;
 
 /// The span of the caller.
+#[cfg(feature = "otlp")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parent {
     pub(super) trace_id: [u8; 16],
@@ -19,6 +22,7 @@ pub(super) struct Parent {
     pub(super) state: String,
 }
 
+#[cfg(feature = "otlp")]
 impl Parent {
     /// Returns the caller's span; `None` if the headers name none.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
@@ -35,7 +39,7 @@ impl Parent {
 }
 
 /// Parses `00-<trace id>-<span id>-<flags>`. Later versions may have more behind it.
-fn parse(text: &str) -> Option<([u8; 16], [u8; 8], bool)> {
+pub(super) fn parse(text: &str) -> Option<([u8; 16], [u8; 8], bool)> {
     let mut parts = text.split('-');
     let [version] = hex(parts.next()?)?;
     let (trace_id, span_id) = (hex(parts.next()?)?, hex(parts.next()?)?);
@@ -64,6 +68,7 @@ fn hex<const LEN: usize>(text: &str) -> Option<[u8; LEN]> {
 }
 
 #[cfg(test)]
+#[cfg(feature = "otlp")]
 mod tests {
     use super::*;
 
