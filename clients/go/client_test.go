@@ -329,23 +329,17 @@ func TestClientCertificates(t *testing.T) {
 			authority := filepath.Join(folder, "server.pem")
 			write(t, authority, "CERTIFICATE", server.Certificate().Raw)
 			for _, pair := range []KeyPair{files, {}} {
-				// An error that is retried lasts as long as this.
-				timeout := time.Minute
+				// TLS 1.2 has no alert for a missing certificate.
 				if pair != files && version == tls.VersionTLS12 {
-					timeout = 200 * ms
+					continue
 				}
 				client := open(t, Options{
-					Servers: []string{server.URL}, CAFile: authority, ClientCertificate: pair, Buffer: &BufferSize{}, Timeout: timeout,
+					Servers: []string{server.URL}, CAFile: authority, ClientCertificate: pair, Buffer: &BufferSize{}, Timeout: time.Minute,
 				})
 				id, err := client.Namespace("a").Next(context.Background())
 				if isTrusted && pair == files {
 					if err != nil || id != 7 {
 						t.Errorf("%v, %v", id, err)
-					}
-				} else if pair != files && version == tls.VersionTLS12 {
-					// TLS 1.2 has no alert for a missing certificate: "handshake failure" has other reasons too.
-					if !errors.Is(err, Unavailable) || !strings.Contains(err.Error(), "handshake failure") {
-						t.Errorf("%v", err)
 					}
 				} else if !errors.Is(err, InvalidCertificate) {
 					t.Errorf("TLS %x, trusted %v, %v: %v", version, isTrusted, pair, err)
