@@ -1,0 +1,3 @@
+module github.com/snowmint/snowmint/clients/go
+
+go 1.19

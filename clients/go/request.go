@@ -1,0 +1,274 @@
+package snowmint
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limits in bytes: an answer without its ids, one id, an error. All are more than a server sends.
+const (
+	longestFrame = 1024
+	longestID    = 128
+	longestError = 16 * 1024
+)
+
+// longestRetryAfter is the longest Retry-After that is honoured.
+const longestRetryAfter = time.Minute
+
+// userAgent is the User-Agent of each request.
+const userAgent = "snowmint-go/" + Version
+
+// A token authorizes a client. Without a file it is fixed.
+type token struct {
+	fixed, file string
+	// reading is held during a read of the file: if the file system hangs, one goroutine waits for it, not one for each request.
+	reading chan struct{}
+}
+
+// isToken returns whether a header can contain a token.
+func isToken(text string) bool {
+	for _, r := range text {
+		if r <= ' ' || r > '~' {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// read returns the token; "" if there is none.
+func (t *token) read(ctx context.Context) (string, error) {
+	if t.file == "" {
+		return t.fixed, nil
+	}
+	select {
+	case t.reading <- struct{}{}:
+	case <-ctx.Done():
+		return "", fmt.Errorf("token file %s: not read in time", t.file)
+	}
+	type result struct {
+		text []byte
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		text, err := os.ReadFile(t.file)
+		<-t.reading
+		read <- result{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", fmt.Errorf("token file %s: not read in time", t.file)
+	case r := <-read:
+		text := strings.TrimSpace(string(r.text))
+		if r.err != nil {
+			return "", fmt.Errorf("token file: %w", r.err)
+		}
+		if !isToken(text) {
+			return "", fmt.Errorf("token file %s: expected one token of visible ASCII characters", t.file)
+		}
+		return text, nil
+	}
+}
+
+// request sends one request to one server, and checks its answer. The server may take up to wait to make the ids. store is the
+// identity of the store behind the ids; "" if the server did not name it.
+func (f *fetcher) request(
+	ctx context.Context, server string, ns *namespaceState, count int64, wait time.Duration,
+) (ids []span, store string, failed *failure) {
+	token, err := f.token.read(ctx)
+	if err != nil {
+		return nil, "", &failure{server: server, kind: Unauthorized, detail: err.Error(), retry: never}
+	}
+	address := fmt.Sprintf("%s/v1/%s/%s?count=%d&wait=%.3f", server, ns.path(), ns.name, count, wait.Seconds())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
+	if err != nil {
+		return nil, "", &failure{server: server, kind: Rejected, detail: inner(err).Error(), retry: never}
+	}
+	request.Header.Set("User-Agent", userAgent)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	// Unlike http.Client, the transport follows no redirect. It sends a request again only if it has written nothing of it: a
+	// POST without an Idempotency-Key is not repeated otherwise.
+	response, err := f.transport.RoundTrip(request)
+	if err != nil {
+		return nil, "", unsent(server, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, "", refusal(server, response, token)
+	}
+	limit := count*longestID + longestFrame
+	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	if err != nil {
+		return nil, "", unavailable(server, "broken answer: "+inner(err).Error())
+	}
+	if int64(len(body)) > limit {
+		return nil, "", unavailable(server, fmt.Sprintf("invalid answer: more than %d bytes", limit))
+	}
+	read := readRanges
+	if ns.isText {
+		read = readTexts
+	}
+	if ids, err = read(body, count); err != nil {
+		return nil, "", unavailable(server, "invalid answer: "+err.Error())
+	}
+	return ids, response.Header.Get("Snowmint-Store"), nil
+}
+
+func unavailable(server, detail string) *failure {
+	return &failure{server: server, kind: Unavailable, detail: detail, retry: elsewhere}
+}
+
+// unsent returns the failure of a connection or request.
+func unsent(server string, err error) *failure {
+	err = inner(err)
+	if isAboutCertificates(err) {
+		return &failure{server: server, kind: InvalidCertificate, detail: err.Error(), retry: afterRepair}
+	}
+	return unavailable(server, err.Error())
+}
+
+// inner returns an error without the method and URL that net/http and net/url put around it.
+func inner(err error) error {
+	var around *url.Error
+	if errors.As(err, &around) {
+		return around.Err
+	}
+	return err
+}
+
+// certificateAlerts are the TLS alerts of a server that does not trust the client's certificate. crypto/tls exports their type
+// only since Go 1.21.
+var certificateAlerts = [...]string{
+	"tls: bad certificate",
+	"tls: unsupported certificate",
+	"tls: revoked certificate",
+	"tls: expired certificate",
+	"tls: unknown certificate",
+	"tls: unknown certificate authority",
+	"tls: access denied",
+	"tls: certificate required",
+}
+
+// isAboutCertificates returns whether a connection failed because one side does not trust the other's certificate.
+func isAboutCertificates(err error) bool {
+	var (
+		authority x509.UnknownAuthorityError
+		invalid   x509.CertificateInvalidError
+		host      x509.HostnameError
+		roots     x509.SystemRootsError
+		alert     *net.OpError
+	)
+	if errors.As(err, &authority) || errors.As(err, &invalid) || errors.As(err, &host) || errors.As(err, &roots) {
+		return true
+	}
+	if errors.As(err, &alert) && alert.Op == "remote error" {
+		for _, text := range certificateAlerts {
+			if alert.Err.Error() == text {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refusal reads why a server returned no ids.
+func refusal(server string, response *http.Response, token string) *failure {
+	var problem struct{ Type, Detail string }
+	body, err := io.ReadAll(io.LimitReader(response.Body, longestError+1))
+	if err != nil || len(body) > longestError || json.Unmarshal(body, &problem) != nil {
+		// Without a readable body, the status alone is the error.
+		problem.Type, problem.Detail = "", ""
+	}
+	status := response.StatusCode
+	name := ""
+	if strings.HasPrefix(problem.Type, "urn:snowmint:") {
+		name = strings.TrimPrefix(problem.Type, "urn:snowmint:")
+	}
+	text := problem.Detail
+	if token != "" {
+		text = strings.ReplaceAll(text, token, "(token)")
+	}
+	if text = shown(text, longestMessage); text == "" {
+		text = http.StatusText(status)
+	}
+	f := &failure{server: server, status: status, detail: strings.TrimSpace(fmt.Sprintf("status %d: %s", status, text))}
+	f.kind, f.retry, f.scope = meaning(status, name)
+	if f.retry == elsewhere {
+		f.after, f.hasAfter = retryAfter(response.Header)
+	}
+	return f
+}
+
+// meaning returns what an error answer means. name is the last part of Snowmint's problem type; "" without one.
+func meaning(status int, name string) (Kind, retry, scope) {
+	of := ofServer
+	// An unknown problem of a later server counts for the namespace: if it concerns the server, each namespace finds out with its
+	// own request. The opposite mistake would stop namespaces that work.
+	if status >= 500 && name != "" && name != "too-many-clients" {
+		of = ofNamespace
+	}
+	switch name {
+	case "busy":
+		return Unavailable, fewer, of
+	case "layout-ended", "numbers-ended", "too-many-namespaces", "cross-site":
+		return Rejected, never, of
+	}
+	switch {
+	case status == 400 && name == "bad-count":
+		// The count exceeds the token's quota.
+		return Rejected, fewer, of
+	case status == 401:
+		return Unauthorized, never, of
+	case status == 403:
+		return Forbidden, never, of
+	case status == 404 && name == "unknown-namespace":
+		return UnknownNamespace, never, of
+	case status == 429:
+		return OverQuota, elsewhere, of
+	case status == 408 || status >= 500 && status <= 599:
+		return Unavailable, elsewhere, of
+	default:
+		return Rejected, never, of
+	}
+}
+
+// retryAfter returns the server's Retry-After: a number of seconds, or a date, which proxies send. A date counts from the Date of
+// the answer, so the clocks need not agree.
+func retryAfter(header http.Header) (time.Duration, bool) {
+	text := strings.TrimSpace(header.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil {
+		if seconds > uint64(longestRetryAfter/time.Second) {
+			return longestRetryAfter, true
+		}
+		return time.Duration(seconds) * time.Second, true
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0, false
+	}
+	now, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	after := at.Sub(now)
+	if after < 0 {
+		after = 0
+	}
+	if after > longestRetryAfter {
+		after = longestRetryAfter
+	}
+	return after, true
+}
