@@ -1,0 +1,66 @@
+package io.snowmint.spring.boot;
+
+import io.snowmint.client.IdSource;
+import io.snowmint.client.TextIdSource;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.springframework.boot.actuate.health.AbstractHealthIndicator;
+import org.springframework.boot.actuate.health.Health;
+
+/**
+ * Shows whether ids can be had of each namespace that has a bean.
+ *
+ * <p>Ids in memory prove it. A namespace without any is checked by a call for one id, which is lost:
+ * its details have {@code drawn: 1}. The call waits up to {@code snowmint.timeout}. Without
+ * permission to draw, the status is {@code UNKNOWN}. The check ends at the first namespace that
+ * fails.
+ */
+public class SnowmintHealthIndicator extends AbstractHealthIndicator {
+    private final Collection<IdSource> numbers;
+    private final Collection<TextIdSource> texts;
+    private final boolean draw;
+
+    /**
+     * Creates an indicator.
+     *
+     * @param numbers the namespaces to check
+     * @param texts the namespaces with a text form to check
+     * @param draw whether it may draw an id if none is in memory
+     */
+    public SnowmintHealthIndicator(
+            Collection<IdSource> numbers, Collection<TextIdSource> texts, boolean draw) {
+        super("Snowmint health check failed");
+        this.numbers = numbers;
+        this.texts = texts;
+        this.draw = draw;
+    }
+
+    @Override
+    protected void doHealthCheck(Health.Builder builder) {
+        if (numbers.isEmpty() && texts.isEmpty()) {
+            builder.unknown().withDetail("reason", "no namespace: set snowmint.namespaces");
+            return;
+        }
+        builder.up();
+        for (IdSource source : numbers) {
+            check(builder, source.namespace(), source.buffered(), source::next);
+        }
+        for (TextIdSource source : texts) {
+            check(builder, source.namespace(), source.buffered(), source::next);
+        }
+    }
+
+    /** Checks one namespace. An exception of the draw is the status down, with its message. */
+    private void check(Health.Builder builder, String namespace, int buffered, Runnable next) {
+        Map<String, Integer> details = new LinkedHashMap<>();
+        details.put("buffered", buffered);
+        if (buffered == 0 && draw) {
+            next.run();
+            details.put("drawn", 1);
+        } else if (buffered == 0) {
+            builder.unknown();
+        }
+        builder.withDetail(namespace, details);
+    }
+}
