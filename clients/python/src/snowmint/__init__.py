@@ -1,0 +1,2 @@
+from ._client import Client, Namespace, Texts
+from ._errors import *

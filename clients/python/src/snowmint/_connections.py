@@ -1,0 +1,146 @@
+"""The connections to all servers, opened on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from dataclasses import dataclass
+
+from . import _http
+from ._options import Server
+from ._threads import in_thread, within
+
+_CONNECT_TIMEOUT = 1.0
+"""Limit in seconds of connecting to one address, before TLS."""
+_KEPT_IDLE = 60.0
+"""How long in seconds an idle connection is kept; shorter than the server's limit."""
+_LONGEST_ERROR = 16 * 1024
+"""Limit in bytes of an error."""
+
+_Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of a server. If the body of an error cannot be read, it is empty."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Connections:
+    """Sends requests. Each connection has one request at a time, and is kept for later ones."""
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        self._context = context
+        self._idle: dict[str, list[_http.Stream]] = {}
+        self._sockets: set[socket.socket] = set()
+
+    async def post(self, server: Server, request: bytes, most: int) -> Answer:
+        """Sends one request, once, and returns the answer, whose ids may have so many bytes.
+
+        Raises `BrokenAnswer`, or an `OSError` of the connection. Any end but an answer closes the connection, so nothing that
+        arrives later is taken for the answer to another request.
+        """
+        stream = self._take_idle(server) or await self._connect(server)
+        try:
+            stream.send(request, 2 * max(most, _LONGEST_ERROR) + _http.LONGEST_HEAD)
+            head = await _http.read_head(stream)
+            if head.status == 200:
+                body, stays = await _http.read_body(stream, head, most)
+            else:
+                body, stays = await _read_error(stream, head)
+        except BaseException:
+            stream.abort()
+            raise
+        if stays and stream.is_idle:
+            self._keep(server, stream)
+        else:
+            stream.abort()
+        return Answer(head.status, head.headers, body)
+
+    def close(self) -> None:
+        """Closes the idle connections."""
+        for streams in self._idle.values():
+            for stream in streams:
+                stream.abort()
+        self._idle.clear()
+
+    def close_inherited(self) -> None:
+        """Closes the sockets in a forked child. Its parent goes on to use its own copies."""
+        for inherited in self._sockets:
+            inherited.close()
+
+    def _take_idle(self, server: Server) -> _http.Stream | None:
+        streams = self._idle.get(server.url, [])
+        while streams:
+            stream = streams.pop()
+            if stream.is_idle:
+                return stream
+        return None
+
+    def _keep(self, server: Server, stream: _http.Stream) -> None:
+        streams = self._idle.setdefault(server.url, [])
+
+        def expire() -> None:
+            if stream in streams:
+                streams.remove(stream)
+            stream.abort()
+
+        streams.append(stream)
+        stream.rest(asyncio.get_running_loop().call_later(_KEPT_IDLE, expire))
+
+    async def _connect(self, server: Server) -> _http.Stream:
+        opened = await self._connected_socket(server)
+        self._sockets = {it for it in self._sockets if it.fileno() >= 0} | {opened}
+        try:
+            _, stream = await asyncio.get_running_loop().create_connection(
+                _http.Stream,
+                sock=opened,
+                ssl=self._context if server.has_tls else None,
+                server_hostname=server.host if server.has_tls else None,
+            )
+        except BaseException:
+            opened.close()
+            raise
+        return stream
+
+    async def _connected_socket(self, server: Server) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        failure: OSError | None = None
+        for family, address in await _addresses(server):
+            opened = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                opened.setblocking(False)
+                await within(_CONNECT_TIMEOUT, asyncio.ensure_future(loop.sock_connect(opened, address)))
+            except TimeoutError:
+                opened.close()
+                failure = TimeoutError(f"no connection to {address[0]!r} within {_CONNECT_TIMEOUT:g} s")
+            except OSError as error:
+                opened.close()
+                failure = error
+            except BaseException:
+                opened.close()
+                raise
+            else:
+                return opened
+        raise failure or OSError(f"{server.host} has no address")
+
+
+async def _read_error(stream: _http.Stream, head: _http.Head) -> tuple[bytes, bool]:
+    try:
+        return await _http.read_body(stream, head, _LONGEST_ERROR)
+    except (_http.BrokenAnswer, OSError):
+        return b"", False
+
+
+async def _addresses(server: Server) -> list[_Address]:
+    try:
+        version = ipaddress.ip_address(server.host).version
+    except ValueError:
+        found = await in_thread(lambda: socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM))
+        return [(family, address) for family, _, _, _, address in found]
+    return [(socket.AF_INET if version == 4 else socket.AF_INET6, (server.host, server.port))]
