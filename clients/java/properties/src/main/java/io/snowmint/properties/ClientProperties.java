@@ -85,7 +85,7 @@ public final class ClientProperties {
             case "ca-file" -> builder.caFile(Path.of(value));
             case "store" -> builder.store(value);
             case "timeout" -> builder.timeout(duration(name, value));
-            case "hedge-after" -> hedgeAfter(name, value);
+            case "hedge-after" -> builder.hedgeAfter(limit(name, value));
             case "max-age" -> builder.maxAge(limit(name, value));
             case "client-certificate", "client-key", "buffer-min", "buffer-max" -> {
                 // Pairs, which apply() has set.
@@ -98,14 +98,6 @@ public final class ClientProperties {
                 String namespace = name.substring(NAMESPACE_MAX_AGE.length());
                 builder.namespaceMaxAge(namespace, limit(name, value));
             }
-        }
-    }
-
-    private void hedgeAfter(String name, String value) {
-        if (isUnlimited(value)) {
-            builder.withoutHedging();
-        } else {
-            builder.hedgeAfter(duration(name, value));
         }
     }
 
@@ -134,11 +126,9 @@ public final class ClientProperties {
     }
 
     private static Duration limit(String name, String value) {
-        return isUnlimited(value) ? SnowmintClient.UNLIMITED : duration(name, value);
-    }
-
-    private static boolean isUnlimited(String value) {
-        return value.strip().equalsIgnoreCase("unlimited");
+        return value.strip().equalsIgnoreCase("unlimited")
+                ? SnowmintClient.UNLIMITED
+                : duration(name, value);
     }
 
     private static Duration duration(String name, String value) {

@@ -29,8 +29,4 @@ public record DurationLimit(Duration duration) {
                     "invalid duration \"" + text + "\": expected one such as 10s, or unlimited", e);
         }
     }
-
-    boolean isUnlimited() {
-        return duration.equals(SnowmintClient.UNLIMITED);
-    }
 }

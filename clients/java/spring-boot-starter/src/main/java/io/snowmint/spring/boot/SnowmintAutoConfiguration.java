@@ -40,14 +40,10 @@ public class SnowmintAutoConfiguration {
                         .servers(properties.servers())
                         .order(properties.order())
                         .timeout(properties.timeout())
+                        .hedgeAfter(properties.hedgeAfter().duration())
                         .maxAge(properties.maxAge().duration());
         Buffer buffer = properties.buffer();
         builder.buffer(buffer.min(), buffer.max());
-        if (properties.hedgeAfter().isUnlimited()) {
-            builder.withoutHedging();
-        } else {
-            builder.hedgeAfter(properties.hedgeAfter().duration());
-        }
         if (properties.token() != null) {
             builder.token(properties.token());
         }

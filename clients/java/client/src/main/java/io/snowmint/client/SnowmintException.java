@@ -1,0 +1,94 @@
+package io.snowmint.client;
+
+import java.time.Duration;
+import java.util.Optional;
+import java.util.OptionalInt;
+
+/**
+ * Says why a call returned no ids, or why a client cannot use its options. It never contains a
+ * token or a password.
+ */
+public final class SnowmintException extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    private final ErrorKind kind;
+    private final String namespace;
+    private final String server;
+    private final int status;
+    private final Duration retryAfter;
+    private final String detail;
+
+    SnowmintException(CallError error) {
+        super(error.message(), error.cause());
+        kind = error.kind();
+        namespace = error.namespace();
+        server = error.server();
+        status = error.status();
+        retryAfter = error.retryAfter();
+        detail = error.detail();
+    }
+
+    /**
+     * Returns the kind of the error.
+     *
+     * @return the kind
+     */
+    public ErrorKind kind() {
+        return kind;
+    }
+
+    /**
+     * Returns the name of the namespace, unless an option is invalid.
+     *
+     * @return the name
+     */
+    public Optional<String> namespace() {
+        return Optional.ofNullable(namespace);
+    }
+
+    /**
+     * Returns the URL of the server that rejected the request, or that failed last.
+     *
+     * @return the URL, or nothing if no server is known
+     */
+    public Optional<String> server() {
+        return Optional.ofNullable(server);
+    }
+
+    /**
+     * Returns the HTTP status of the server's answer.
+     *
+     * @return the status, or nothing if there was no answer
+     */
+    public OptionalInt status() {
+        return status == 0 ? OptionalInt.empty() : OptionalInt.of(status);
+    }
+
+    /**
+     * Returns how long to wait before a retry, at most 1 min.
+     *
+     * @return the time, or nothing if no server named one
+     */
+    public Optional<Duration> retryAfter() {
+        return Optional.ofNullable(retryAfter);
+    }
+
+    /**
+     * Returns what happened, without the advice of the message.
+     *
+     * @return the detail
+     */
+    public String detail() {
+        return detail;
+    }
+
+    /**
+     * Returns whether the same call may succeed later: the kind is {@link ErrorKind#UNAVAILABLE} or
+     * {@link ErrorKind#OVER_QUOTA}.
+     *
+     * @return whether a retry makes sense
+     */
+    public boolean isTemporary() {
+        return kind == ErrorKind.UNAVAILABLE || kind == ErrorKind.OVER_QUOTA;
+    }
+}

@@ -1,0 +1,65 @@
+package io.snowmint.client;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+
+/** Authorizes a client. A token is fixed, or read from a file for each request. */
+final class Token {
+    private final String fixed;
+    private final Path file;
+
+    /**
+     * Held during a read of the file: if the file system hangs, one thread waits for it, not one
+     * for each request.
+     */
+    private final Semaphore reading = new Semaphore(1);
+
+    private Token(String fixed, Path file) {
+        this.fixed = fixed;
+        this.file = file;
+    }
+
+    static Token of(Options options) {
+        return new Token(options.token == null ? null : options.token.strip(), options.tokenFile);
+    }
+
+    /** Returns whether a header can contain a token. */
+    static boolean isValid(String text) {
+        return !text.isEmpty() && text.chars().allMatch(sign -> sign > ' ' && sign <= '~');
+    }
+
+    /** Returns whether {@link #read} reads a file. */
+    boolean isOfFile() {
+        return file != null;
+    }
+
+    /**
+     * Returns the token; null without one.
+     *
+     * @param within how long to wait for another read of the file, in ns
+     */
+    String read(long within) throws IOException, InterruptedException {
+        if (file == null) {
+            return fixed;
+        }
+        if (!reading.tryAcquire(within, TimeUnit.NANOSECONDS)) {
+            throw new IOException("token file " + file + ": not read in time");
+        }
+        String text;
+        try {
+            text = Files.readString(file).strip();
+        } catch (IOException e) {
+            throw new IOException("token file " + file + ": " + Texts.reason(e), e);
+        } finally {
+            reading.release();
+        }
+        if (!isValid(text)) {
+            throw new IOException(
+                    "token file " + file + ": expected one token of visible ASCII characters");
+        }
+        return text;
+    }
+}

@@ -1,0 +1,2 @@
+/** Ids of Hibernate entities from Snowmint. */
+package io.snowmint.hibernate;

@@ -1,0 +1,2 @@
+/** Ids of MyBatis-Plus entities from Snowmint. */
+package io.snowmint.mybatisplus;

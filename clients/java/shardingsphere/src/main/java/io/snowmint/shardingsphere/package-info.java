@@ -1,0 +1,2 @@
+/** Keys of ShardingSphere from Snowmint. */
+package io.snowmint.shardingsphere;
