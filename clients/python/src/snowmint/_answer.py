@@ -26,10 +26,11 @@ def read_ranges(body: bytes, count: int) -> list[range]:
 
 def read_texts(body: bytes, count: int) -> list[Sequence[str]]:
     """Reads `{"ids":["A-7","A-8"]}`, which must have exactly `count` texts."""
-    texts = _member(body, "ids")
-    for text in texts:
+    texts: list[str] = []
+    for text in _member(body, "ids"):
         if not isinstance(text, str) or not text:
             raise InvalidAnswer(f"id {_shown(text)}: expected a text")
+        texts.append(text)
     _compare(len(texts), count)
     return [tuple(texts)]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar, cast
 
 from ._clock import Clock, Instant
 
-T = TypeVar("T", int, str)
+T = TypeVar("T")
 
 _LONGEST_TURN = 4096
 """Maximum number of ids that are laid out for callers at a time; the others are ranges, which need little memory."""
@@ -31,12 +31,17 @@ class Turn(Generic[T]):
 
     __slots__ = ("ids", "mark", "pop", "until")
 
+    ids: deque[T]
+    pop: Callable[[], T]
+    until: Instant | None
+    mark: int
+    """The number of ids below which a draw reports that few are left."""
+
     def __init__(self, ids: deque[T], until: Instant | None, mark: int) -> None:
         self.ids = ids
         self.pop = ids.popleft
         self.until = until
         self.mark = mark
-        """The number of ids below which a draw reports that few are left."""
 
 
 class Buffer(Generic[T]):

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import Generic
 
 from ._buffer import T
 from ._core import Core, Stats
@@ -108,12 +109,12 @@ class Client:
         self.close()
 
 
-class Namespace:
-    """The ids of one namespace. Any number of threads may use it."""
+class _Ids(Generic[T]):
+    """The ids of one namespace."""
 
     __slots__ = ("_core", "_source")
 
-    def __init__(self, core: Core, source: Source[int]) -> None:
+    def __init__(self, core: Core, source: Source[T]) -> None:
         # A client that nobody refers to would end.
         self._core = core
         self._source = source
@@ -123,7 +124,7 @@ class Namespace:
         """The name of the namespace."""
         return self._source.name
 
-    def next(self) -> int:
+    def next(self) -> T:
         """Returns the next id.
 
         It takes less than a microsecond while ids are in memory. Otherwise it waits for a server, up to `timeout`. Each error is an
@@ -132,14 +133,14 @@ class Namespace:
         drawn = self._source.draw_one()
         return drawn if drawn is not None else _take(self._source, 1)[0]
 
-    def next_many(self, count: int) -> list[int]:
+    def next_many(self, count: int) -> list[T]:
         """Returns so many ids, 1 to 1,000,000: first those in memory, the rest from the servers.
 
         The errors are those of `next`, and `InvalidCount`. Ids drawn before an error are lost.
         """
         return _take(self._source, count)
 
-    def try_next(self) -> int | None:
+    def try_next(self) -> T | None:
         """Returns the next id if one is in memory.
 
         It never waits: if there is none, it starts a request in the background and returns `None`. It raises only `Closed` and
@@ -161,41 +162,16 @@ class Namespace:
         self._source.discard()
 
 
-class Texts:
+class Namespace(_Ids[int]):
+    """The ids of one namespace. Any number of threads may use it."""
+
+    __slots__ = ()
+
+
+class Texts(_Ids[str]):
     """The ids of one namespace with a text form, such as `ORD-000017`. Any number of threads may use it."""
 
-    __slots__ = ("_core", "_source")
-
-    def __init__(self, core: Core, source: Source[str]) -> None:
-        self._core = core
-        self._source = source
-
-    @property
-    def name(self) -> str:
-        """The name of the namespace."""
-        return self._source.name
-
-    def next(self) -> str:
-        """Returns the next id as `Namespace.next` does."""
-        drawn = self._source.draw_one()
-        return drawn if drawn is not None else _take(self._source, 1)[0]
-
-    def next_many(self, count: int) -> list[str]:
-        """Returns so many ids as `Namespace.next_many` does."""
-        return _take(self._source, count)
-
-    def try_next(self) -> str | None:
-        """Returns the next id if one is in memory, as `Namespace.try_next` does."""
-        return self._source.try_take()
-
-    @property
-    def buffered(self) -> int:
-        """The number of ids in memory."""
-        return self._source.buffered()
-
-    def discard_buffered(self) -> None:
-        """Drops the ids in memory and those on their way, as `Namespace.discard_buffered` does."""
-        self._source.discard()
+    __slots__ = ()
 
 
 def _take(source: Source[T], count: int) -> list[T]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import ssl
 import time
+from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
-from typing import NamedTuple
 
 from ._connections import Answer
 from ._errors import LONGEST_MESSAGE, shown
@@ -33,7 +33,8 @@ _CERTIFICATE_ALERTS = (
 )
 
 
-class Ask(NamedTuple):
+@dataclass(frozen=True)
+class Ask:
     """What to request: ids of a namespace, which the server may take so many seconds to make."""
 
     namespace: str
