@@ -1,0 +1,81 @@
+import type { Instant } from "./clock.js";
+import { messageOf } from "./errors.js";
+import { LONGEST_NAME, shown } from "./shown.js";
+import { Numbers, type Span, TextList } from "./span.js";
+
+/** The largest id. */
+const MAX_ID = 2n ** 63n - 1n;
+/** The maximum number of ids in a range. */
+const LONGEST_RANGE = 2 ** 24;
+/** Digits of a 64-bit number. The limit keeps a hostile server from making the client read a number of many MB. */
+const DIGITS = /^0*[0-9]{1,20}$/;
+
+/** An answer without these ids is invalid; the message says why. */
+class InvalidAnswer extends Error {}
+
+/** Reads an answer that must have exactly `count` ids, or returns why it is invalid. One invalid range makes all of it invalid. */
+export function readAnswer(body: Uint8Array, isText: boolean, count: number, until: Instant): Span[] | string {
+  try {
+    // Two texts that differ in invalid bytes would become the same text.
+    const answer: unknown = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
+    return isText ? readTexts(answer, count, until) : readRanges(answer, count, until);
+  } catch (thrown) {
+    return messageOf(thrown);
+  }
+}
+
+/** Reads `{"ranges": [{"first": "5", "count": 3, "step": "1"}]}`. */
+function readRanges(answer: unknown, count: number, until: Instant): Span[] {
+  const ranges = member(answer, "ranges");
+  if (!Array.isArray(ranges)) {
+    throw new InvalidAnswer("`ranges` is no list");
+  }
+  const spans = ranges.map((range) => readRange(range, until));
+  const sum = spans.reduce((ids, span) => ids + span.left, 0);
+  if (sum !== count) {
+    throw new InvalidAnswer(`${String(sum)} ids: expected ${String(count)}`);
+  }
+  return spans;
+}
+
+function readRange(range: unknown, until: Instant): Numbers {
+  const first = numberOf(member(range, "first"));
+  const step = numberOf(member(range, "step"));
+  const count = member(range, "count");
+  const isCount = typeof count === "number" && Number.isInteger(count) && count >= 1 && count <= LONGEST_RANGE;
+  if (first === undefined || step === undefined || !isCount || first > MAX_ID) {
+    throw invalidRange(range);
+  }
+  if (count === 1) {
+    return new Numbers(first, 0n, 1, until);
+  }
+  if (step < 1n || first + BigInt(count - 1) * step > MAX_ID) {
+    throw invalidRange(range);
+  }
+  return new Numbers(first, step, count, until);
+}
+
+function invalidRange(range: unknown): InvalidAnswer {
+  return new InvalidAnswer(`range ${shown(JSON.stringify(range), LONGEST_NAME)}: expected ids from 0 to 2^63 - 1`);
+}
+
+/** Reads `{"ids": ["A-7", "A-8"]}`. */
+function readTexts(answer: unknown, count: number, until: Instant): Span[] {
+  const ids = member(answer, "ids");
+  if (!Array.isArray(ids) || ids.length !== count || !ids.every((id) => typeof id === "string" && id !== "")) {
+    throw new InvalidAnswer(`\`ids\`: expected ${String(count)} texts`);
+  }
+  return [new TextList(ids as string[], until)];
+}
+
+function member(object: unknown, name: string): unknown {
+  if (typeof object !== "object" || object === null || !Object.hasOwn(object, name)) {
+    throw new InvalidAnswer(`no \`${name}\``);
+  }
+  return (object as Record<string, unknown>)[name];
+}
+
+/** Returns the number of a text of ASCII digits. */
+function numberOf(text: unknown): bigint | undefined {
+  return typeof text === "string" && DIGITS.test(text) ? BigInt(text) : undefined;
+}
