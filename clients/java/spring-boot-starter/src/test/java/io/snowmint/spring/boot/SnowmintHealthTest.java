@@ -1,0 +1,100 @@
+package io.snowmint.spring.boot;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.snowmint.client.IdSource;
+import io.snowmint.properties.FakeServer;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.springframework.boot.actuate.health.Health;
+import org.springframework.boot.actuate.health.HealthIndicator;
+import org.springframework.boot.actuate.health.Status;
+import org.springframework.boot.autoconfigure.AutoConfigurations;
+import org.springframework.boot.test.context.FilteredClassLoader;
+import org.springframework.boot.test.context.runner.ApplicationContextRunner;
+
+class SnowmintHealthTest {
+    private final ApplicationContextRunner runner =
+            new ApplicationContextRunner()
+                    .withConfiguration(
+                            AutoConfigurations.of(
+                                    SnowmintAutoConfiguration.class,
+                                    SnowmintHealthAutoConfiguration.class))
+                    .withPropertyValues(
+                            "snowmint.servers=http://127.0.0.1:1",
+                            "snowmint.timeout=100ms",
+                            "snowmint.namespaces.orders.max-age=unlimited");
+
+    @Test
+    void idsInMemoryAreProofAndAnEmptyMemoryIsTriedOnce() throws Exception {
+        try (FakeServer server = new FakeServer()) {
+            runner.withPropertyValues(
+                            "snowmint.servers=" + server.url(),
+                            "snowmint.buffer.min=3",
+                            "snowmint.buffer.max=3",
+                            "snowmint.namespaces.tickets.text=true",
+                            "snowmint.namespaces.tickets.max-age=unlimited")
+                    .run(
+                            context -> {
+                                HealthIndicator indicator = context.getBean(HealthIndicator.class);
+                                Health first = indicator.health();
+                                assertThat(first.getStatus()).isEqualTo(Status.UP);
+                                assertThat(first.getDetails())
+                                        .containsEntry("orders", Map.of("buffered", 0, "drawn", 1))
+                                        .containsEntry(
+                                                "tickets", Map.of("buffered", 0, "drawn", 1));
+                                Health second = indicator.health();
+                                assertThat(second.getStatus()).isEqualTo(Status.UP);
+                                assertThat(second.getDetails())
+                                        .containsEntry("orders", Map.of("buffered", 3))
+                                        .containsEntry("tickets", Map.of("buffered", 3));
+                                assertThat(context.getBean(IdSource.class).next()).isEqualTo(2);
+                            });
+        }
+    }
+
+    @Test
+    void noServerIsDown() {
+        runner.run(
+                context -> {
+                    Health health = context.getBean(HealthIndicator.class).health();
+                    assertThat(health.getStatus()).isEqualTo(Status.DOWN);
+                    assertThat(health.getDetails().get("error").toString()).contains("127.0.0.1:1");
+                });
+    }
+
+    @Test
+    void withoutPermissionToDrawAnEmptyMemoryIsUnknown() {
+        runner.withPropertyValues("management.health.snowmint.draw=false")
+                .run(
+                        context -> {
+                            Health health = context.getBean(HealthIndicator.class).health();
+                            assertThat(health.getStatus()).isEqualTo(Status.UNKNOWN);
+                            assertThat(health.getDetails())
+                                    .containsEntry("orders", Map.of("buffered", 0));
+                        });
+    }
+
+    @Test
+    void noNamespaceIsUnknown() {
+        Health health = new SnowmintHealthIndicator(List.of(), List.of(), true).health();
+        assertThat(health.getStatus()).isEqualTo(Status.UNKNOWN);
+    }
+
+    @Test
+    void itCanBeTurnedOff() {
+        runner.withPropertyValues("management.health.snowmint.enabled=false")
+                .run(context -> assertThat(context).doesNotHaveBean(HealthIndicator.class));
+    }
+
+    @Test
+    void applicationsWithoutActuatorStart() {
+        runner.withClassLoader(new FilteredClassLoader("org.springframework.boot.actuate"))
+                .run(
+                        context ->
+                                assertThat(context)
+                                        .hasNotFailed()
+                                        .doesNotHaveBean("snowmintHealthIndicator"));
+    }
+}
