@@ -6,7 +6,7 @@ import json
 import ssl
 import time
 from dataclasses import dataclass
-from email.utils import mktime_tz, parsedate_tz
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 from ._connections import Answer
@@ -102,13 +102,12 @@ def retry_after(headers: dict[str, str]) -> float | None:
 
 
 def _date(text: str) -> float | None:
-    """Reads a date of HTTP. `parsedate_tz` alone accepts much that is none."""
+    """Reads a date of HTTP. The parser alone accepts other zones, and dates without one."""
     if not text.endswith(" GMT"):
         return None
-    parsed = parsedate_tz(text)
     try:
-        return None if parsed is None else float(mktime_tz(parsed))
-    except (ValueError, OverflowError):
+        return parsedate_to_datetime(text).timestamp()
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
