@@ -19,6 +19,7 @@ public final class FakeServer implements AutoCloseable {
     private final HttpServer http;
     private final Map<String, AtomicLong> used = new ConcurrentHashMap<>();
     private final List<Request> requests = new CopyOnWriteArrayList<>();
+    private volatile boolean forbids;
 
     /** A request that the server got. */
     public record Request(String namespace, int count, String authorization) {}
@@ -40,6 +41,11 @@ public final class FakeServer implements AutoCloseable {
         return List.copyOf(requests);
     }
 
+    /** Rejects all later requests with the status 403, so that calls fail without a retry. */
+    public void forbid() {
+        forbids = true;
+    }
+
     private void answer(HttpExchange exchange) throws IOException {
         String[] path = exchange.getRequestURI().getPath().split("/");
         int count =
@@ -49,6 +55,11 @@ public final class FakeServer implements AutoCloseable {
         requests.add(
                 new Request(
                         namespace, count, exchange.getRequestHeaders().getFirst("Authorization")));
+        if (forbids) {
+            exchange.sendResponseHeaders(403, -1);
+            exchange.close();
+            return;
+        }
         long first =
                 used.computeIfAbsent(namespace, name -> new AtomicLong(1)).getAndAdd(count);
         String body =

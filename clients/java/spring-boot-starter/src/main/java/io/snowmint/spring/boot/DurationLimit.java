@@ -26,7 +26,7 @@ public record DurationLimit(Duration duration) {
             return new DurationLimit(DurationStyle.detectAndParse(text.strip()));
         } catch (IllegalArgumentException e) {
             throw new IllegalArgumentException(
-                    "invalid duration \"" + text + "\": expected one such as 10s, or unlimited", e);
+                    "invalid duration \"" + text + "\": expected one such as 10s, or unlimited");
         }
     }
 }

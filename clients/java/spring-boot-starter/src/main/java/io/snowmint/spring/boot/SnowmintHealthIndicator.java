@@ -1,6 +1,7 @@
 package io.snowmint.spring.boot;
 
 import io.snowmint.client.IdSource;
+import io.snowmint.client.SnowmintException;
 import io.snowmint.client.TextIdSource;
 import java.util.Collection;
 import java.util.LinkedHashMap;
@@ -56,7 +57,12 @@ public class SnowmintHealthIndicator extends AbstractHealthIndicator {
         Map<String, Integer> details = new LinkedHashMap<>();
         details.put("buffered", buffered);
         if (buffered == 0 && draw) {
-            next.run();
+            try {
+                next.run();
+            } catch (SnowmintException e) {
+                builder.withDetail("namespace", namespace);
+                throw e;
+            }
             details.put("drawn", 1);
         } else if (buffered == 0) {
             builder.unknown();

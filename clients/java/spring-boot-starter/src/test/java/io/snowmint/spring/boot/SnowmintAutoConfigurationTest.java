@@ -64,7 +64,7 @@ class SnowmintAutoConfigurationTest {
     void theDefaultNamespaceIsInjectedWithoutAQualifierAndOthersWithOne() {
         runner.withPropertyValues(
                         "snowmint.namespaces.orders.max-age=unlimited",
-                        "snowmint.namespaces[team_a:Lines].max-age=2s",
+                        "snowmint.namespaces[team_a.Lines].max-age=2s",
                         "snowmint.namespaces.tickets.text=true",
                         "snowmint.default-namespace=default")
                 .withBean(Sources.Several.class)
@@ -73,7 +73,7 @@ class SnowmintAutoConfigurationTest {
                             Sources.Several sources = context.getBean(Sources.Several.class);
                             assertThat(sources.primary.namespace()).isEqualTo("default");
                             assertThat(sources.orders.namespace()).isEqualTo("orders");
-                            assertThat(sources.lines.namespace()).isEqualTo("team_a:Lines");
+                            assertThat(sources.lines.namespace()).isEqualTo("team_a.Lines");
                             assertThat(sources.tickets.namespace()).isEqualTo("tickets");
                             assertThat(context)
                                     .hasBean("ordersIdSource")
@@ -218,7 +218,7 @@ class SnowmintAutoConfigurationTest {
             Several(
                     IdSource primary,
                     @Qualifier("orders") IdSource orders,
-                    @Qualifier("team_a:Lines") IdSource lines,
+                    @Qualifier("team_a.Lines") IdSource lines,
                     TextIdSource tickets) {
                 this.primary = primary;
                 this.orders = orders;

@@ -1,0 +1,107 @@
+package io.snowmint.mybatisplus;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import com.baomidou.mybatisplus.annotation.TableName;
+import com.baomidou.mybatisplus.core.MybatisConfiguration;
+import com.baomidou.mybatisplus.core.incrementer.IdentifierGenerator;
+import com.baomidou.mybatisplus.core.metadata.TableInfoHelper;
+import io.snowmint.client.SnowmintClient;
+import io.snowmint.properties.FakeServer;
+import io.snowmint.spring.boot.SnowmintAutoConfiguration;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.ibatis.builder.MapperBuilderAssistant;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.springframework.boot.autoconfigure.AutoConfigurations;
+import org.springframework.boot.test.context.runner.ApplicationContextRunner;
+
+class SnowmintIdentifierGeneratorTest {
+    private FakeServer server;
+    private SnowmintClient client;
+
+    @TableName("orders")
+    static class PurchaseOrder {
+        Long id;
+    }
+
+    @BeforeEach
+    void start() throws Exception {
+        server = new FakeServer();
+        client = SnowmintClient.builder().server(server.url()).buffer(0, 0).build();
+    }
+
+    @AfterEach
+    void stop() {
+        client.close();
+        server.close();
+    }
+
+    @Test
+    void theMapperGetsClassAndTableOnce() {
+        TableInfoHelper.initTableInfo(
+                new MapperBuilderAssistant(new MybatisConfiguration(), ""), PurchaseOrder.class);
+        List<String> asked = new ArrayList<>();
+        IdentifierGenerator generator =
+                new SnowmintIdentifierGenerator(
+                        client,
+                        (entity, table) -> {
+                            asked.add(entity.getSimpleName() + " " + table);
+                            return table;
+                        },
+                        "default");
+        assertThat(generator.nextId(new PurchaseOrder())).isEqualTo(1L);
+        assertThat(generator.nextId(new PurchaseOrder())).isEqualTo(2L);
+        assertThat(generator.nextId("not an entity")).isEqualTo(1L);
+        assertThat(generator.nextId(null)).isEqualTo(2L);
+        assertThat(asked).containsExactly("PurchaseOrder orders", "String null", "Object null");
+        assertThat(server.requests())
+                .extracting(FakeServer.Request::namespace)
+                .containsExactly("orders", "orders", "default", "default");
+    }
+
+    @Test
+    void noNamespaceNamesTheEntityAndTheProperty() {
+        IdentifierGenerator generator = new SnowmintIdentifierGenerator(client, null);
+        assertThatThrownBy(() -> generator.nextId("x"))
+                .hasMessageContaining("java.lang.String")
+                .hasMessageContaining("snowmint.mybatis-plus.namespace");
+    }
+
+    @Test
+    void thePropertyWinsOverTheDefaultNamespaceOfSnowmint() {
+        runner().withPropertyValues("snowmint.default-namespace=general")
+                .run(context -> context.getBean(IdentifierGenerator.class).nextId("x"));
+        runner().withPropertyValues(
+                        "snowmint.default-namespace=general", "snowmint.mybatis-plus.namespace=own")
+                .run(context -> context.getBean(IdentifierGenerator.class).nextId("x"));
+        runner().withPropertyValues("snowmint.mybatis-plus.namespace=own")
+                .withBean(NamespaceMapper.class, () -> (entity, table) -> "mapped")
+                .run(context -> context.getBean(IdentifierGenerator.class).nextId("x"));
+        assertThat(server.requests())
+                .extracting(FakeServer.Request::namespace)
+                .containsExactly("general", "own", "mapped");
+    }
+
+    @Test
+    void anotherGeneratorStays() {
+        IdentifierGenerator own = entity -> 7;
+        runner().withBean(IdentifierGenerator.class, () -> own)
+                .run(
+                        context ->
+                                assertThat(context.getBean(IdentifierGenerator.class))
+                                        .isSameAs(own));
+    }
+
+    private ApplicationContextRunner runner() {
+        return new ApplicationContextRunner()
+                .withConfiguration(
+                        AutoConfigurations.of(
+                                SnowmintMybatisPlusAutoConfiguration.class,
+                                SnowmintAutoConfiguration.class))
+                .withPropertyValues("snowmint.servers=" + server.url());
+    }
+}
