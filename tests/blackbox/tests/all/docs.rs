@@ -5,10 +5,11 @@
 //! `…` stands for any text (alone on a line, for any lines). A command without output must succeed; of
 //! `snowmint serve`, only the flags are checked. A block that cannot run on a test machine follows `<!-- not
 //! run: REASON -->`, one that needs another system `<!-- on: SYSTEM -->`, a program `<!-- run: python -->` or
-//! `<!-- run: node -->`.
+//! `<!-- run: node -->`, and a program with the client of its language `<!-- client: LANGUAGE -->`.
 
 mod other_systems;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -333,7 +334,16 @@ enum Block {
     /// Commands, with the system that they need besides Snowmint.
     Console { on: Option<String>, steps: Vec<Step> },
     /// A program in `python` or `node`.
-    Program { line: usize, language: String, source: String },
+    Program(Program),
+    /// A program in `go`, `java`, `node` or `python` that uses the client in `clients`.
+    WithClient(Program),
+}
+
+#[derive(Debug)]
+struct Program {
+    line: usize,
+    language: String,
+    source: String,
 }
 
 /// The blocks of a page that can be run here.
@@ -357,10 +367,11 @@ fn blocks(text: &str) -> Vec<Block> {
             };
             if language == "console" && note("not run").is_none() {
                 blocks.push(Block::Console { on: note("on"), steps: steps(&body) });
-            } else if let Some(language) = note("run") {
-                let source = body.iter().flat_map(|(_, line)| [*line, "\n"]).collect();
-                blocks.push(Block::Program { line: nth + 1, language, source });
             }
+            let source = || body.iter().flat_map(|(_, line)| [*line, "\n"]).collect();
+            let program = |language| Program { line: nth + 1, language, source: source() };
+            blocks.extend(note("run").map(program).map(Block::Program));
+            blocks.extend(note("client").map(program).map(Block::WithClient));
         }
         if !fence.is_empty() {
             before = fence;
@@ -447,12 +458,11 @@ fn try_page(page: &Path) -> (usize, Vec<String>) {
                     }
                 }
             }
-            Block::Program { line, language, source } => {
+            Block::Program(program) => {
                 tried += 1;
-                if let Err(printed) = run_program(&language, &source, &server) {
-                    wrong.push(format!("{}:{line}: {language}\n--- printed\n{printed}", page.display()));
-                }
+                wrong.extend(program.fails(page, stock(&program.language), &server));
             }
+            Block::WithClient(_) => {}
         }
     }
     server.stop();
@@ -525,21 +535,70 @@ fn run(steps: &[Step], folder: &Path, server: &Server, others: &OtherSystems) ->
     ran
 }
 
-/// Runs a program of a page; an error contains its output.
-fn run_program(language: &str, source: &str, server: &Server) -> Result<(), String> {
-    let (http, resp) = (server.http(), server.resp());
-    let source = source.replace("127.0.0.1:8080", &http.to_string());
-    let source =
-        source.replace("6380", &resp.port().to_string()).replace("127.0.0.1", &resp.ip().to_string());
-    let mut program = snowmint::clean(Command::new(if language == "python" { "python3" } else { language }));
+impl Program {
+    /// Runs it by a command that reads its source from standard input. Returns what failed.
+    fn fails(&self, page: &Path, mut command: Command, server: &Server) -> Option<String> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let Self { line, language, .. } = self;
+        let place = || format!("{}:{line}: {language}", page.display());
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => return Some(format!("{}: cannot be run: {error}", place())),
+        };
+        child.stdin.take().unwrap().write_all(self.source_for(server).as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let failed = !output.status.success();
+        failed.then(|| format!("{}\n--- printed\n{}", place(), snowmint::text(&output)))
+    }
+
+    /// Returns its source with the addresses of a server.
+    fn source_for(&self, server: &Server) -> String {
+        let (http, resp) = (server.http(), server.resp());
+        let source = self.source.replace("127.0.0.1:8080", &http.to_string());
+        source.replace("6380", &resp.port().to_string()).replace("127.0.0.1", &resp.ip().to_string())
+    }
+}
+
+/// The command for programs without a client of ours. Pages name files of the repository.
+fn stock(language: &str) -> Command {
+    let mut command = snowmint::clean(Command::new(if language == "python" { "python3" } else { language }));
     let modules = snowmint::workspace().join("target/node/node_modules");
-    // Pages name files of the repository.
-    program.arg("-").env("NODE_PATH", modules).current_dir(snowmint::workspace());
-    program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = program.spawn().map_err(|error| format!("{language} cannot be run: {error}"))?;
-    child.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    if output.status.success() { Ok(()) } else { Err(snowmint::text(&output)) }
+    command.arg("-").env("NODE_PATH", modules).current_dir(snowmint::workspace());
+    command
+}
+
+/// The command for programs with the client of a language, as its `check.sh` built it.
+fn with_client(language: &str) -> Command {
+    let (folder, run) = match language {
+        "go" => ("target/page.XXXX", "cat >$d/main.go && go run ./$d"),
+        "java" => ("", "cat >$d/Ids.java && java -cp client/target/classes $d/Ids.java"),
+        "node" => ("", "mkdir $d/node_modules && ln -s $PWD $d/node_modules/snowmint && cat >$d/ids.mjs && node $d/ids.mjs"),
+        "python" => ("", "PYTHONPATH=src python3 -"),
+        _ => panic!("no client in {language}"),
+    };
+    let run = format!("d=$(mktemp -d {folder}) && trap 'rm -r $d' EXIT && {run}");
+    let mut command = snowmint::clean(Command::new("bash"));
+    command.args(["-c", &run]).current_dir(snowmint::workspace().join("clients").join(language));
+    command
+}
+
+/// Goal: the programs of docs/clients.md run as they stand there.
+#[test]
+#[ignore = "needs the clients that `./check clients` builds"]
+fn programs_with_clients_run() {
+    let page = snowmint::workspace().join("docs/clients.md");
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serve::new(folder.path()).start();
+    let mut tried = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for block in blocks(&fs::read_to_string(&page).unwrap()) {
+        let Block::WithClient(program) = block else { continue };
+        wrong.extend(program.fails(&page, with_client(&program.language), &server));
+        tried.insert(program.language);
+    }
+    server.stop();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert_eq!(tried, ["go", "java", "node", "python"].map(str::to_owned).into());
 }
 
 /// Returns whether a command printed the output that the page shows, except for ids and times.
@@ -609,7 +668,7 @@ fn a_wrong_page_would_be_noticed() {
     assert!(agrees(&["at 2026-11-22T05:27:23.000Z, …!".into()], "at 2027-01-01T00:00:00.001Z, now!\n"));
     assert!(!agrees(&["value 7".into()], "value 8\n"));
     assert!(blocks("<!-- not run: needs two servers -->\n```console\n$ false\n```\n").is_empty());
-    let [Block::Console { on: Some(system), steps }, Block::Program { language, source, .. }] = &blocks(
+    let [Block::Console { on: Some(system), steps }, Block::Program(Program { language, source, .. })] = &blocks(
         "<!-- on: leaf -->\n   ```console\n   $ true\n   ```\n<!-- run: node -->\n```javascript\n;\n```\n",
     )[..] else {
         panic!("two blocks")
