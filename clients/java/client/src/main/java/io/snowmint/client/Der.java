@@ -81,9 +81,11 @@ final class Der {
         ByteArrayOutputStream block = new ByteArrayOutputStream();
         block.write(tag);
         int length = content.size();
-        if (length >= 0x80) {
+        if (length >= 0x100) {
             block.write(0x82);
             block.write(length >> 8);
+        } else if (length >= 0x80) {
+            block.write(0x81);
         }
         block.write(length);
         block.writeBytes(content.toByteArray());

@@ -15,7 +15,8 @@ import java.util.regex.Pattern;
 /** Reads the private key of a PEM file: PKCS#8, PKCS#1 or SEC 1. */
 final class PemKey {
     private static final Pattern BLOCK =
-            Pattern.compile("-----BEGIN ([A-Z ]*PRIVATE KEY)-----([^-]*)-----END \\1-----");
+            Pattern.compile(
+                    "-----BEGIN ([A-Z ]*PRIVATE KEY)-----(.*?)-----END \\1-----", Pattern.DOTALL);
 
     private static final List<String> ALGORITHMS = List.of("RSA", "EC", "EdDSA");
 

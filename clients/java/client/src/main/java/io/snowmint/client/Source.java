@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
@@ -19,7 +20,7 @@ final class Source {
 
     private final Namespace namespace;
     private final Fetcher fetcher;
-    private final Workers workers;
+    private final Executor workers;
 
     /** Maximum age of an id in ns. */
     private final long maxAge;
@@ -63,7 +64,7 @@ final class Source {
     Source(
             Namespace namespace,
             Fetcher fetcher,
-            Workers workers,
+            Executor workers,
             long maxAge,
             boolean keeps,
             Target target,
@@ -192,6 +193,26 @@ final class Source {
                 drawnIn = generation;
             }
             return false;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Returns the number of calls in the queue, also of those that have left; for tests. */
+    int waiting() {
+        lock.lock();
+        try {
+            return waiters.size();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Returns whether the filler runs; for tests. */
+    boolean isFilling() {
+        lock.lock();
+        try {
+            return isFilling;
         } finally {
             lock.unlock();
         }

@@ -7,6 +7,8 @@ import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import java.security.KeyStore;
 import java.security.PrivateKey;
+import java.security.PublicKey;
+import java.security.Signature;
 import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
 import java.util.Collection;
@@ -60,7 +62,7 @@ final class Tls {
         Certificate[] chain =
                 certificates("clientCertificate", certificate).toArray(Certificate[]::new);
         PrivateKey secret = PemKey.read(key);
-        if (!secret.getAlgorithm().equals(chain[0].getPublicKey().getAlgorithm())) {
+        if (!isPair(chain[0].getPublicKey(), secret)) {
             throw Options.invalidFile(
                     "clientCertificate", key, "the key is not that of " + certificate, null);
         }
@@ -73,6 +75,25 @@ final class Tls {
             return factory.getKeyManagers();
         } catch (IOException | GeneralSecurityException e) {
             throw Options.invalidFile("clientCertificate", certificate, Texts.reason(e), e);
+        }
+    }
+
+    /** Returns whether what one key signs is verified by the other. */
+    private static boolean isPair(PublicKey key, PrivateKey secret) {
+        String algorithm =
+                switch (secret.getAlgorithm()) {
+                    case "RSA" -> "SHA256withRSA";
+                    case "EC" -> "SHA256withECDSA";
+                    default -> secret.getAlgorithm();
+                };
+        try {
+            Signature signature = Signature.getInstance(algorithm);
+            signature.initSign(secret);
+            byte[] signed = signature.sign();
+            signature.initVerify(key);
+            return signature.verify(signed);
+        } catch (GeneralSecurityException e) {
+            return false;
         }
     }
 

@@ -5,6 +5,7 @@ import io.snowmint.client.ErrorKind;
 import io.snowmint.client.IdSource;
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.client.SnowmintException;
+
 import java.io.IOException;
 import java.time.Duration;
 import java.util.Arrays;

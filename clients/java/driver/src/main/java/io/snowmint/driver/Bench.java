@@ -1,6 +1,7 @@
 package io.snowmint.driver;
 
 import io.snowmint.client.IdSource;
+
 import java.util.Arrays;
 import java.util.Map;
 

@@ -2,6 +2,7 @@ package io.snowmint.driver;
 
 import io.snowmint.client.Order;
 import io.snowmint.client.SnowmintClient;
+
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -65,8 +66,7 @@ record Command(Map<?, ?> members) {
                         ((Map<?, ?>) it)
                                 .forEach(
                                         (name, age) ->
-                                                builder.namespaceMaxAge(
-                                                        (String) name, time(age))));
+                                                builder.namespaceMaxAge((String) name, time(age))));
         set(
                 options,
                 "buffer",

@@ -2,6 +2,7 @@ package io.snowmint.driver;
 
 import io.snowmint.client.IdSource;
 import io.snowmint.client.SnowmintException;
+
 import java.io.BufferedOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;

@@ -2,6 +2,7 @@ package io.snowmint.driver;
 
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.client.SnowmintException;
+
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
