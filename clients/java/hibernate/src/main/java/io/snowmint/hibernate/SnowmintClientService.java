@@ -2,12 +2,14 @@ package io.snowmint.hibernate;
 
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.properties.ClientProperties;
-import java.util.HashMap;
-import java.util.Map;
-import java.util.function.Supplier;
+
 import org.hibernate.HibernateException;
 import org.hibernate.service.Service;
 import org.hibernate.service.spi.Stoppable;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.function.Supplier;
 
 /** The client of one service registry. It closes a client that it built itself. */
 final class SnowmintClientService implements Service, Stoppable {
@@ -51,8 +53,8 @@ final class SnowmintClientService implements Service, Stoppable {
                 });
         if (!properties.containsKey("servers")) {
             throw new HibernateException(
-                    "no Snowmint client: set hibernate.snowmint.servers, or hibernate.snowmint.client"
-                            + " to a client");
+                    "no Snowmint client: set hibernate.snowmint.servers, or"
+                        + " hibernate.snowmint.client to a client");
         }
         return ClientProperties.builder(properties).build();
     }

@@ -1,6 +1,7 @@
 package io.snowmint.hibernate;
 
 import io.snowmint.client.SnowmintClient;
+
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnSingleCandidate;

@@ -1,10 +1,11 @@
 package io.snowmint.hibernate;
 
+import org.hibernate.annotations.IdGeneratorType;
+
 import java.lang.annotation.ElementType;
 import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
-import org.hibernate.annotations.IdGeneratorType;
 
 /**
  * Takes the id of an entity from Snowmint when it becomes persistent.

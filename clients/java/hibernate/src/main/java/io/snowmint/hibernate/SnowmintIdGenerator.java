@@ -1,11 +1,7 @@
 package io.snowmint.hibernate;
 
 import io.snowmint.client.SnowmintClient;
-import java.lang.reflect.Field;
-import java.lang.reflect.Member;
-import java.lang.reflect.Method;
-import java.util.EnumSet;
-import java.util.function.Supplier;
+
 import org.hibernate.MappingException;
 import org.hibernate.engine.spi.SharedSessionContractImplementor;
 import org.hibernate.generator.AnnotationBasedGenerator;
@@ -13,6 +9,12 @@ import org.hibernate.generator.BeforeExecutionGenerator;
 import org.hibernate.generator.EventType;
 import org.hibernate.generator.EventTypeSets;
 import org.hibernate.generator.GeneratorCreationContext;
+
+import java.lang.reflect.Field;
+import java.lang.reflect.Member;
+import java.lang.reflect.Method;
+import java.util.EnumSet;
+import java.util.function.Supplier;
 
 /** Generates the ids of {@link SnowmintId}. Hibernate creates one for each id property. */
 public class SnowmintIdGenerator
@@ -25,8 +27,7 @@ public class SnowmintIdGenerator
     public SnowmintIdGenerator() {}
 
     @Override
-    public void initialize(
-            SnowmintId annotation, Member member, GeneratorCreationContext context) {
+    public void initialize(SnowmintId annotation, Member member, GeneratorCreationContext context) {
         SnowmintClient client =
                 context.getServiceRegistry().requireService(SnowmintClientService.class).client();
         Class<?> type = type(member, context);

@@ -1,10 +1,11 @@
 package io.snowmint.hibernate;
 
-import java.util.Map;
 import org.hibernate.boot.registry.StandardServiceInitiator;
 import org.hibernate.boot.registry.StandardServiceRegistryBuilder;
 import org.hibernate.service.spi.ServiceContributor;
 import org.hibernate.service.spi.ServiceRegistryImplementor;
+
+import java.util.Map;
 
 /** Adds the client to Hibernate's services. Hibernate finds it by {@code META-INF/services}. */
 public class SnowmintServiceContributor implements ServiceContributor {

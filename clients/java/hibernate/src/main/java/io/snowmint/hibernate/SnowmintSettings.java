@@ -5,8 +5,9 @@ package io.snowmint.hibernate;
  *
  * <ol>
  *   <li>{@link #CLIENT}, which Spring Boot sets to its bean
- *   <li>otherwise the properties {@code hibernate.snowmint.servers}, {@code hibernate.snowmint.token}
- *       and so on, with the names of {@link io.snowmint.properties.ClientProperties}
+ *   <li>otherwise the properties {@code hibernate.snowmint.servers}, {@code
+ *       hibernate.snowmint.token} and so on, with the names of {@link
+ *       io.snowmint.properties.ClientProperties}
  * </ol>
  */
 public final class SnowmintSettings {

@@ -4,12 +4,14 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.spring.boot.SnowmintAutoConfiguration;
-import java.util.HashMap;
-import java.util.Map;
+
 import org.junit.jupiter.api.Test;
 import org.springframework.boot.autoconfigure.AutoConfigurations;
 import org.springframework.boot.autoconfigure.orm.jpa.HibernatePropertiesCustomizer;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
+
+import java.util.HashMap;
+import java.util.Map;
 
 class SnowmintHibernateAutoConfigurationTest {
     private final ApplicationContextRunner runner =
@@ -43,8 +45,7 @@ class SnowmintHibernateAutoConfigurationTest {
     @Test
     void withoutAClientNothingIsSet() {
         new ApplicationContextRunner()
-                .withConfiguration(
-                        AutoConfigurations.of(SnowmintHibernateAutoConfiguration.class))
+                .withConfiguration(AutoConfigurations.of(SnowmintHibernateAutoConfiguration.class))
                 .run(
                         context ->
                                 assertThat(context)

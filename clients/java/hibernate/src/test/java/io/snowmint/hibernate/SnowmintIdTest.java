@@ -7,8 +7,7 @@ import io.snowmint.client.ErrorKind;
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.client.SnowmintException;
 import io.snowmint.properties.FakeServer;
-import java.util.Map;
-import java.util.function.Supplier;
+
 import org.hibernate.SessionFactory;
 import org.hibernate.StatelessSession;
 import org.hibernate.boot.MetadataSources;
@@ -17,6 +16,9 @@ import org.hibernate.boot.registry.StandardServiceRegistryBuilder;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+
+import java.util.Map;
+import java.util.function.Supplier;
 
 class SnowmintIdTest {
     private FakeServer server;
@@ -36,8 +38,10 @@ class SnowmintIdTest {
         try (SessionFactory factory =
                 factory(
                         Map.of(
-                                "hibernate.snowmint.servers", server.url(),
-                                "hibernate.snowmint.max-age", "unlimited"),
+                                "hibernate.snowmint.servers",
+                                server.url(),
+                                "hibernate.snowmint.max-age",
+                                "unlimited"),
                         Entities.Boxed.class,
                         Entities.Plain.class,
                         Entities.Text.class,

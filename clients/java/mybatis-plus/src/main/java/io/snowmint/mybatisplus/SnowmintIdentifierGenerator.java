@@ -3,8 +3,10 @@ package io.snowmint.mybatisplus;
 import com.baomidou.mybatisplus.core.incrementer.IdentifierGenerator;
 import com.baomidou.mybatisplus.core.metadata.TableInfo;
 import com.baomidou.mybatisplus.core.metadata.TableInfoHelper;
+
 import io.snowmint.client.IdSource;
 import io.snowmint.client.SnowmintClient;
+
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
 

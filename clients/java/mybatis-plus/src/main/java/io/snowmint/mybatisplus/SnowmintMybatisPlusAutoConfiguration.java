@@ -1,8 +1,10 @@
 package io.snowmint.mybatisplus;
 
 import com.baomidou.mybatisplus.core.incrementer.IdentifierGenerator;
+
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.spring.boot.SnowmintProperties;
+
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;

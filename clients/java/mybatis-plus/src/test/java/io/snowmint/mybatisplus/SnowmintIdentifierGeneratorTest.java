@@ -7,17 +7,20 @@ import com.baomidou.mybatisplus.annotation.TableName;
 import com.baomidou.mybatisplus.core.MybatisConfiguration;
 import com.baomidou.mybatisplus.core.incrementer.IdentifierGenerator;
 import com.baomidou.mybatisplus.core.metadata.TableInfoHelper;
+
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.properties.FakeServer;
 import io.snowmint.spring.boot.SnowmintAutoConfiguration;
-import java.util.ArrayList;
-import java.util.List;
+
 import org.apache.ibatis.builder.MapperBuilderAssistant;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.springframework.boot.autoconfigure.AutoConfigurations;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
+
+import java.util.ArrayList;
+import java.util.List;
 
 class SnowmintIdentifierGeneratorTest {
     private FakeServer server;

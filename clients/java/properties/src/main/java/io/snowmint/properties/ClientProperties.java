@@ -2,6 +2,7 @@ package io.snowmint.properties;
 
 import io.snowmint.client.Order;
 import io.snowmint.client.SnowmintClient;
+
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;

@@ -7,13 +7,15 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.snowmint.client.ErrorKind;
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.client.SnowmintException;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
+
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
+
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
 
 class ClientPropertiesTest {
     @Test
@@ -92,8 +94,7 @@ class ClientPropertiesTest {
                 "order | random | shuffled or as-listed",
                 "buffer-max | many | a number of ids"
             })
-    void invalidValuesNameThePropertyAndWhatIsAllowed(
-            String name, String value, String expected) {
+    void invalidValuesNameThePropertyAndWhatIsAllowed(String name, String value, String expected) {
         Exception error =
                 assertThrows(
                         IllegalArgumentException.class,

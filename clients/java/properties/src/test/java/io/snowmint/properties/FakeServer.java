@@ -2,6 +2,7 @@ package io.snowmint.properties;
 
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
+
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -60,8 +61,7 @@ public final class FakeServer implements AutoCloseable {
             exchange.close();
             return;
         }
-        long first =
-                used.computeIfAbsent(namespace, name -> new AtomicLong(1)).getAndAdd(count);
+        long first = used.computeIfAbsent(namespace, name -> new AtomicLong(1)).getAndAdd(count);
         String body =
                 path[2].equals("ranges")
                         ? String.format(

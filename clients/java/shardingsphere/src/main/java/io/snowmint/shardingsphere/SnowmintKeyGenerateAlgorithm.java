@@ -3,6 +3,10 @@ package io.snowmint.shardingsphere;
 import io.snowmint.client.IdSource;
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.properties.ClientProperties;
+
+import org.apache.shardingsphere.infra.algorithm.core.context.AlgorithmSQLContext;
+import org.apache.shardingsphere.infra.algorithm.keygen.core.KeyGenerateAlgorithm;
+
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.Map;
@@ -10,8 +14,6 @@ import java.util.Properties;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
-import org.apache.shardingsphere.infra.algorithm.core.context.AlgorithmSQLContext;
-import org.apache.shardingsphere.infra.algorithm.keygen.core.KeyGenerateAlgorithm;
 
 /**
  * The key generator {@code SNOWMINT}. ShardingSphere finds it by {@code META-INF/services}.

@@ -5,12 +5,14 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.snowmint.properties.FakeServer;
-import java.util.List;
-import java.util.Properties;
-import java.util.ServiceLoader;
+
 import org.apache.shardingsphere.infra.algorithm.core.context.AlgorithmSQLContext;
 import org.apache.shardingsphere.infra.algorithm.keygen.core.KeyGenerateAlgorithm;
 import org.junit.jupiter.api.Test;
+
+import java.util.List;
+import java.util.Properties;
+import java.util.ServiceLoader;
 
 class SnowmintKeyGenerateAlgorithmTest {
     private static final AlgorithmSQLContext CONTEXT =

@@ -1,8 +1,10 @@
 package io.snowmint.spring.boot;
 
 import io.snowmint.client.SnowmintClient;
-import java.time.Duration;
+
 import org.springframework.boot.convert.DurationStyle;
+
+import java.time.Duration;
 
 /**
  * A duration of the configuration that may be {@code unlimited}.

@@ -4,7 +4,9 @@ import io.snowmint.client.IdSource;
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.client.TextIdSource;
 
-/** Creates the beans of namespaces. Bean definitions name its methods, as those of the registrar. */
+/**
+ * Creates the beans of namespaces. Bean definitions name its methods, as those of the registrar.
+ */
 class IdSourceFactory {
     private final SnowmintClient client;
 

@@ -3,8 +3,7 @@ package io.snowmint.spring.boot;
 import io.snowmint.client.IdSource;
 import io.snowmint.client.TextIdSource;
 import io.snowmint.spring.boot.SnowmintProperties.Namespace;
-import java.util.LinkedHashMap;
-import java.util.Map;
+
 import org.springframework.beans.factory.annotation.Qualifier;
 import org.springframework.beans.factory.config.ConstructorArgumentValues;
 import org.springframework.beans.factory.support.AbstractBeanDefinition;
@@ -16,6 +15,9 @@ import org.springframework.context.EnvironmentAware;
 import org.springframework.context.annotation.ImportBeanDefinitionRegistrar;
 import org.springframework.core.env.Environment;
 import org.springframework.core.type.AnnotationMetadata;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
 
 /**
  * Registers a bean for each namespace of the configuration: {@code ordersIdSource} with the

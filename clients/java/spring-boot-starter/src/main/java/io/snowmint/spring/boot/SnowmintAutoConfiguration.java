@@ -3,6 +3,7 @@ package io.snowmint.spring.boot;
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.spring.boot.SnowmintProperties.Buffer;
 import io.snowmint.spring.boot.SnowmintProperties.ClientCertificate;
+
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;

@@ -3,6 +3,7 @@ package io.snowmint.spring.boot;
 import io.snowmint.client.IdSource;
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.client.TextIdSource;
+
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.boot.actuate.autoconfigure.health.ConditionalOnEnabledHealthIndicator;
 import org.springframework.boot.actuate.health.HealthIndicator;

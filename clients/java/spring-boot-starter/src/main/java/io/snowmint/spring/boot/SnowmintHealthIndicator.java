@@ -3,17 +3,19 @@ package io.snowmint.spring.boot;
 import io.snowmint.client.IdSource;
 import io.snowmint.client.SnowmintException;
 import io.snowmint.client.TextIdSource;
+
+import org.springframework.boot.actuate.health.AbstractHealthIndicator;
+import org.springframework.boot.actuate.health.Health;
+
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import org.springframework.boot.actuate.health.AbstractHealthIndicator;
-import org.springframework.boot.actuate.health.Health;
 
 /**
  * Shows whether ids can be had of each namespace that has a bean.
  *
- * <p>Ids in memory prove it. A namespace without any is checked by a call for one id, which is lost:
- * its details have {@code drawn: 1}. The call waits up to {@code snowmint.timeout}. Without
+ * <p>Ids in memory prove it. A namespace without any is checked by a call for one id, which is
+ * lost: its details have {@code drawn: 1}. The call waits up to {@code snowmint.timeout}. Without
  * permission to draw, the status is {@code UNKNOWN}. The check ends at the first namespace that
  * fails.
  */

@@ -6,9 +6,13 @@ import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.binder.MeterBinder;
 import io.snowmint.client.ClientStats;
 import io.snowmint.client.SnowmintClient;
+
 import java.util.function.ToDoubleFunction;
 
-/** Meters of a client: {@code snowmint.client.requests}, {@code hedged}, {@code failed}, {@code buffered}. */
+/**
+ * Meters of a client: {@code snowmint.client.requests}, {@code hedged}, {@code failed}, {@code
+ * buffered}.
+ */
 public class SnowmintMetrics implements MeterBinder {
     private final SnowmintClient client;
 

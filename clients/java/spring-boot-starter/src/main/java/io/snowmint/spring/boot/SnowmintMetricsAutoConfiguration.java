@@ -2,6 +2,7 @@ package io.snowmint.spring.boot;
 
 import io.micrometer.core.instrument.binder.MeterBinder;
 import io.snowmint.client.SnowmintClient;
+
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;

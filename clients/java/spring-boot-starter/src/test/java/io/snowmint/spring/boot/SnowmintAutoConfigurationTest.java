@@ -8,6 +8,7 @@ import io.snowmint.client.SnowmintClient;
 import io.snowmint.client.SnowmintException;
 import io.snowmint.client.TextIdSource;
 import io.snowmint.properties.FakeServer;
+
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -35,8 +36,7 @@ class SnowmintAutoConfigurationTest {
 
     @Test
     void anApplicationsOwnClientIsUsed() {
-        try (SnowmintClient own =
-                SnowmintClient.builder().server("http://127.0.0.1:1").build()) {
+        try (SnowmintClient own = SnowmintClient.builder().server("http://127.0.0.1:1").build()) {
             new ApplicationContextRunner()
                     .withConfiguration(AutoConfigurations.of(SnowmintAutoConfiguration.class))
                     .withPropertyValues("snowmint.namespaces.orders=")
@@ -142,8 +142,7 @@ class SnowmintAutoConfigurationTest {
                                                 e -> assertThat(invalidOption(e)).isTrue(),
                                                 e ->
                                                         assertThat(e)
-                                                                .hasMessageContaining(
-                                                                        "/nowhere")));
+                                                                .hasMessageContaining("/nowhere")));
     }
 
     @ParameterizedTest

@@ -4,14 +4,16 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.snowmint.client.IdSource;
 import io.snowmint.properties.FakeServer;
-import java.util.List;
-import java.util.Map;
+
 import org.junit.jupiter.api.Test;
 import org.springframework.boot.actuate.health.Health;
 import org.springframework.boot.actuate.health.HealthIndicator;
 import org.springframework.boot.actuate.health.Status;
 import org.springframework.boot.autoconfigure.AutoConfigurations;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
+
+import java.util.List;
+import java.util.Map;
 
 class SnowmintHealthTest {
     private final ApplicationContextRunner runner =

@@ -1,6 +1,13 @@
 package io.snowmint.examples.mybatisplus;
 
 import io.snowmint.mybatisplus.NamespaceMapper;
+
+import org.springframework.boot.autoconfigure.SpringBootApplication;
+import org.springframework.boot.builder.SpringApplicationBuilder;
+import org.springframework.context.ConfigurableApplicationContext;
+import org.springframework.context.annotation.Bean;
+import org.springframework.jdbc.core.JdbcTemplate;
+
 import java.net.URI;
 import java.util.ArrayList;
 import java.util.List;
@@ -9,11 +16,6 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import org.springframework.boot.autoconfigure.SpringBootApplication;
-import org.springframework.boot.builder.SpringApplicationBuilder;
-import org.springframework.context.ConfigurableApplicationContext;
-import org.springframework.context.annotation.Bean;
-import org.springframework.jdbc.core.JdbcTemplate;
 
 /**
  * Stores orders in PostgreSQL by Spring Boot and MyBatis-Plus, with ids from Snowmint, and checks

@@ -1,6 +1,7 @@
 package io.snowmint.examples.mybatisplus;
 
 import com.baomidou.mybatisplus.core.mapper.BaseMapper;
+
 import org.apache.ibatis.annotations.Mapper;
 
 @Mapper

@@ -1,9 +1,10 @@
 package io.snowmint.examples.mybatisplus;
 
-import java.util.List;
-import java.util.stream.IntStream;
 import org.springframework.stereotype.Service;
 import org.springframework.transaction.annotation.Transactional;
+
+import java.util.List;
+import java.util.stream.IntStream;
 
 /** Stores orders. */
 @Service

@@ -1,5 +1,7 @@
 package io.snowmint.examples.shardingsphere;
 
+import org.postgresql.ds.PGSimpleDataSource;
+
 import java.net.URI;
 import java.sql.Connection;
 import java.sql.DriverManager;
@@ -14,7 +16,6 @@ import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import org.postgresql.ds.PGSimpleDataSource;
 
 /**
  * Stores orders in two PostgreSQL databases by ShardingSphere-JDBC, with ids from Snowmint, and

@@ -1,6 +1,11 @@
 package io.snowmint.examples.hibernate;
 
 import io.snowmint.examples.hibernate.PurchaseOrders.Totals;
+
+import org.springframework.boot.autoconfigure.SpringBootApplication;
+import org.springframework.boot.builder.SpringApplicationBuilder;
+import org.springframework.context.ConfigurableApplicationContext;
+
 import java.net.URI;
 import java.util.ArrayList;
 import java.util.List;
@@ -9,9 +14,6 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.stream.IntStream;
-import org.springframework.boot.autoconfigure.SpringBootApplication;
-import org.springframework.boot.builder.SpringApplicationBuilder;
-import org.springframework.context.ConfigurableApplicationContext;
 
 /**
  * Stores orders in PostgreSQL by Spring Boot and Hibernate, with ids from Snowmint, and checks that

@@ -1,6 +1,7 @@
 package io.snowmint.examples.hibernate;
 
 import io.snowmint.hibernate.SnowmintId;
+
 import jakarta.persistence.Entity;
 import jakarta.persistence.FetchType;
 import jakarta.persistence.Id;

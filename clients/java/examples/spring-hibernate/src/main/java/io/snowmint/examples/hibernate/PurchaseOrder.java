@@ -1,11 +1,13 @@
 package io.snowmint.examples.hibernate;
 
 import io.snowmint.hibernate.SnowmintId;
+
 import jakarta.persistence.CascadeType;
 import jakarta.persistence.Entity;
 import jakarta.persistence.Id;
 import jakarta.persistence.OneToMany;
 import jakarta.persistence.Table;
+
 import java.util.ArrayList;
 import java.util.List;
 

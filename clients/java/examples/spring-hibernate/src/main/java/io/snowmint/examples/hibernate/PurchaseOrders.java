@@ -9,9 +9,9 @@ interface PurchaseOrders extends JpaRepository<PurchaseOrder, Long> {
             nativeQuery = true,
             value =
                     "SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM lines) AS total,"
-                            + " (SELECT count(DISTINCT id) FROM orders WHERE id > 0)"
-                            + " + (SELECT count(DISTINCT id) FROM lines WHERE id <> '') AS distinctIds,"
-                            + " (SELECT count(DISTINCT order_id) FROM lines) AS withLine")
+                        + " (SELECT count(DISTINCT id) FROM orders WHERE id > 0) + (SELECT"
+                        + " count(DISTINCT id) FROM lines WHERE id <> '') AS distinctIds, (SELECT"
+                        + " count(DISTINCT order_id) FROM lines) AS withLine")
     Totals totals();
 
     /** The numbers of rows in both tables, of their distinct ids, and of orders with a line. */
