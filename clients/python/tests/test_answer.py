@@ -89,7 +89,7 @@ def test_mutated_answers_are_exact_or_invalid() -> None:
     rng = random.Random(7)
     base = b'{"ranges":[{"first":"9223372036854775800","count":3,"step":"2"},{"first":"0","count":1,"step":"0"}]}'
     accepted = 0
-    for _ in range(30_000):
+    for _ in range(10_000):
         body = bytearray(base)
         for _ in range(rng.randint(1, 3)):
             body[rng.randrange(len(body))] = rng.choice(b'0123456789"{}[],:-+ .eE')
@@ -103,7 +103,7 @@ def test_mutated_answers_are_exact_or_invalid() -> None:
         plain = json.loads(body)["ranges"]
         assert [ids[0] for ids in ranges] == [int(it["first"]) for it in plain]
         assert [len(ids) for ids in ranges] == [it["count"] for it in plain]
-    assert accepted > 100
+    assert accepted > 30
 
 
 def test_texts() -> None:

@@ -91,7 +91,7 @@ async def test_a_slow_server_is_hedged_and_its_answer_dropped() -> None:
     script = Script(a=[(1.0, ids(1))], b=[(0.01, ids(2))])
     made, state = fetcher(script)
     assert firsts(await made.fetch(state, 1)) == [2]
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.001)
     assert (script.times("a"), script.times("b"), script.cancelled) == ([0.0], [0.05], ["a"])
     assert (made.counts.requests, made.counts.hedged, made.counts.failed) == (2, 1, 1)
     # It had enough time, so it is tried last.
@@ -207,7 +207,6 @@ async def test_a_cancelled_fetch_cancels_its_requests() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.001)
     assert sorted(script.cancelled) == ["a", "b"]
     assert len(asyncio.all_tasks()) == 1

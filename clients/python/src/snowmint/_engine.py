@@ -69,7 +69,8 @@ class Engine:
         try:
             thread.start()
         except BaseException:
-            loop.close()
+            # An interrupt may come before or after the thread has begun. If it runs, it ends.
+            loop.call_soon_threadsafe(loop.stop)
             raise
         self._loop, self._thread = loop, thread
 

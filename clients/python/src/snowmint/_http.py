@@ -87,9 +87,9 @@ class Stream(asyncio.Protocol):
 
     async def until(self, end: bytes, most: int) -> bytes:
         """Reads up to and including a text. Returns what is before it."""
-        searched = 0
-        while (at := self._buffer.find(end, searched)) < 0:
-            if len(self._buffer) > most:
+        searched, longest = 0, most + len(end)
+        while (at := self._buffer.find(end, searched, longest)) < 0:
+            if len(self._buffer) >= longest:
                 raise BrokenAnswer(f"invalid answer: a head or line of more than {most} bytes")
             searched = max(0, len(self._buffer) - len(end) + 1)
             await self._more()
