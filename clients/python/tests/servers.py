@@ -72,6 +72,10 @@ def serving(
                 self.request = context.wrap_socket(self.request, server_side=True)
             super().setup()
 
+        def finish(self) -> None:
+            super().finish()
+            self.request.close()
+
     class Listener(socketserver.ThreadingTCPServer):
         daemon_threads = True
         block_on_close = False

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Request, Server, answer, serving
 
 import snowmint
+from servers import Request, Server, answer, serving
 
 UNLIMITED: dict[str, Any] = {"hedge_after": None, "max_age": None, "timeout": 60.0}
 

@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 
 import pytest
-import virtual
 
 import snowmint
+import virtual
 from snowmint._clock import Clock
 from snowmint._connections import Answer
 from snowmint._fetcher import Fetched, Fetcher, Outcome, State, Store, Unfilled

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from servers import Server, serving
-from test_client import UNLIMITED
 
 import snowmint
+from servers import Server, serving
+from test_client import UNLIMITED
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

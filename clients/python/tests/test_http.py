@@ -56,7 +56,10 @@ def read(*parts: bytes, most: int = 100, room: int = 1_000_000, error: Exception
         (b"HTTP/1.1 200\r\ncontent-length:3 \r\nConnection: x, Close\r\n\r\nabc", (200, b"abc", False)),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc", (200, b"abc", False)),
         (b"HTTP/1.1 200 OK\r\n\r\nabc", (200, b"abc", False)),
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", (200, b"a", True)),
+        (
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+            (200, b"a", True),
+        ),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\nT: u\r\n\r\n", (200, b"abc", True)),
         (b"HTTP/1.1 204 No Content\r\n\r\n", (204, b"", True)),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", (200, b"", True)),

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import trustme
-from servers import answer, serving
+from cryptography.hazmat.primitives import serialization
 
 import snowmint
+from servers import answer, serving
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
@@ -69,8 +70,6 @@ def test_a_certificate_for_another_name_is_rejected(name: str, tmp_path: Path) -
 
 
 def test_a_key_with_a_password_is_an_error_and_no_prompt(tmp_path: Path) -> None:
-    from cryptography.hazmat.primitives import serialization
-
     issued = trustme.CA().issue_cert("client@example.com")
     key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
     locked = key.private_bytes(

@@ -1,11 +1,11 @@
 """A client of the Snowmint id service: unique 64-bit ids, most of them from memory in less than a microsecond.
 
-A `Client` (for threads) or an `AsyncClient` (for asyncio) draws ranges of ids from one or more servers over HTTP, and hands each id
-to one caller. It requests more before the ids in memory are used up. If a server fails, the next one gets the request, and callers
-see no error.
+A `Client` (for threads) or an `AsyncClient` (for asyncio) draws ranges of ids from one or more servers over HTTP, and hands each
+id to one caller. It requests more before the ids in memory are used up. If a server fails, the next one gets the request, and
+callers see no error.
 
-No id is returned twice. An answer is used once and as a whole, and no request is repeated. A forked child starts empty. Other copies
-of a process are the exception: call `discard_buffered` before a snapshot that may start twice.
+No id is returned twice. An answer is used once and as a whole, and no request is repeated. A forked child starts empty. Other
+copies of a process are the exception: call `discard_buffered` before a snapshot that may start twice.
 """
 
 from ._aio import AsyncClient, AsyncNamespace, AsyncTexts

@@ -17,8 +17,8 @@ from ._source import Source
 class AsyncClient:
     """A client for asyncio. Its options are those of `Client`.
 
-    Any number of tasks may use it, of any event loop: requests have a thread of their own, so a task that is cancelled or an event
-    loop that is busy does not disturb them. It starts no thread before the first call.
+    Any number of tasks may use it, of any event loop: requests have a thread of their own, so a task that is cancelled or an
+    event loop that is busy does not disturb them. It starts no thread before the first call.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class _Ids(Generic[T]):
     async def next(self) -> T:
         """Returns the next id.
 
-        It takes less than a microsecond while ids are in memory. Otherwise it waits for a server, up to `timeout`. Each error is an
-        `Error`; `temporary` says whether to retry.
+        It takes less than a microsecond while ids are in memory. Otherwise it waits for a server, up to `timeout`. Each error is
+        an `Error`; `temporary` says whether to retry.
         """
         drawn = self._source.draw_one()
         return drawn if drawn is not None else (await _take(self._source, 1))[0]
@@ -134,8 +134,8 @@ class _Ids(Generic[T]):
     def discard_buffered(self) -> None:
         """Drops the ids in memory and those on their way. Nothing is requested until the next call.
 
-        Call it before a snapshot of the machine or process that may be started more than once: otherwise each copy returns the same
-        ids. No other call may be in progress.
+        Call it before a snapshot of the machine or process that may be started more than once: otherwise each copy returns the
+        same ids. No other call may be in progress.
         """
         self._source.discard()
 

@@ -141,7 +141,7 @@ def _pop(turn: Turn[T], most: int) -> list[T]:
     ids: list[T] = []
     try:
         for _ in range(most):
-            ids.append(turn.pop())
+            ids.append(turn.pop())  # noqa: PERF401, a comprehension would lose the ids before the exception
     except IndexError:
         pass
     return ids

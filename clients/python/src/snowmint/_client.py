@@ -25,14 +25,14 @@ class Client:
     Args:
         servers: URLs of the nodes of one service: `http://HOST:PORT` or `https://…`, with a path if a proxy needs it. All must
             share one store.
-        order: Which server gets a request first: a random one for each client, so that clients share the load (`shuffled`), or the
-            first in the list while it works (`as_listed`), for servers at different distances.
+        order: Which server gets a request first: a random one for each client, so that clients share the load (`shuffled`), or
+            the first in the list while it works (`as_listed`), for servers at different distances.
         token: Sent to every server as `Authorization: Bearer`. Over http, anyone on the network path can read it.
         token_file: A file with the token. It is read for each request, so a new token takes effect immediately.
         ca_file: A PEM file with the certificate authorities to trust. Default: those of the system.
         client_certificate: The PEM files of the client's certificate and key, for servers that require one.
-        store: The identity of the store of the servers, as `snowmint doctor` shows it. Ids of any other store are dropped, and ids
-            without a store too. Default: the store of the first answer.
+        store: The identity of the store of the servers, as `snowmint doctor` shows it. Ids of any other store are dropped, and
+            ids without a store too. Default: the store of the first answer.
         timeout: How long a call waits for ids, in seconds, 0.001 to 3600.
         hedge_after: How long a server may take, in seconds, before a second one gets the same request. `None` turns it off.
         max_age: The maximum age of an id from memory, in seconds, counted from its request. `None` is unlimited. Ids of two
@@ -103,9 +103,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
 
@@ -127,8 +125,8 @@ class _Ids(Generic[T]):
     def next(self) -> T:
         """Returns the next id.
 
-        It takes less than a microsecond while ids are in memory. Otherwise it waits for a server, up to `timeout`. Each error is an
-        `Error`; `temporary` says whether to retry.
+        It takes less than a microsecond while ids are in memory. Otherwise it waits for a server, up to `timeout`. Each error is
+        an `Error`; `temporary` says whether to retry.
         """
         drawn = self._source.draw_one()
         return drawn if drawn is not None else _take(self._source, 1)[0]
@@ -156,8 +154,8 @@ class _Ids(Generic[T]):
     def discard_buffered(self) -> None:
         """Drops the ids in memory and those on their way. Nothing is requested until the next call.
 
-        Call it before a snapshot of the machine or process that may be started more than once: otherwise each copy returns the same
-        ids. No other call may be in progress.
+        Call it before a snapshot of the machine or process that may be started more than once: otherwise each copy returns the
+        same ids. No other call may be in progress.
         """
         self._source.discard()
 

@@ -26,9 +26,7 @@ class Clock:
 
     __slots__ = ("mono", "wall")
 
-    def __init__(
-        self, mono: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, mono: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
         self.mono = mono
         self.wall = wall
 

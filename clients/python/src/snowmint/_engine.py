@@ -68,6 +68,10 @@ class Engine:
         thread = threading.Thread(target=self._run, args=(loop,), name="snowmint", daemon=True)
         try:
             thread.start()
+        except RuntimeError:
+            # The system has no more threads.
+            loop.close()
+            raise
         except BaseException:
             # An interrupt may come before or after the thread has begun. If it runs, it ends.
             loop.call_soon_threadsafe(loop.stop)

@@ -129,9 +129,7 @@ def invalid_option(option: str, value: object, expected: str) -> InvalidOption:
 
 def invalid_namespace(name: str) -> InvalidNamespace:
     text = shown(name, LONGEST_NAME)
-    return InvalidNamespace(
-        f"invalid namespace name '{text}': expected 1 to 64 letters, digits, '.', '_', '-' or ':'", name
-    )
+    return InvalidNamespace(f"invalid namespace name '{text}': expected 1 to 64 letters, digits, '.', '_', '-' or ':'", name)
 
 
 def invalid_count(namespace: str, count: object) -> InvalidCount:

@@ -233,9 +233,7 @@ class _Round:
                     raise Unfilled(Outcome.TOO_MANY)
                 return None
             until = self.deadline if hedge_at is None else min(hedge_at, self.deadline)
-            done, _ = await asyncio.wait(
-                self.waiting, timeout=max(0.0, until - now), return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait(self.waiting, timeout=max(0.0, until - now), return_when=asyncio.FIRST_COMPLETED)
             # In the order of the requests.
             for task in [it for it in self.waiting if it in done]:
                 fetched = self._settle(task)

@@ -57,9 +57,7 @@ class Choice:
         self._servers[server] = Health()
         own[server] = Health()
 
-    def failed(
-        self, own: list[Health], server: int, scope: Scope, now: float, retry_after: float = 0.0
-    ) -> None:
+    def failed(self, own: list[Health], server: int, scope: Scope, now: float, retry_after: float = 0.0) -> None:
         """Records a failure, and how long the server gets no request."""
         state = own[server] if scope is Scope.NAMESPACE else self._servers[server]
         state.left_out_until = now + self._jitter(_doubled(_LEFT_OUT, state.failures, _LONGEST_LEFT_OUT))
