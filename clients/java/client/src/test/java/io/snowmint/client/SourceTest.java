@@ -85,6 +85,9 @@ class SourceTest {
             assertEquals(each, e.getCause());
         }
         assertEquals(1, ids.next());
+        while (((NumberSource) ids).source().isFilling()) {
+            Thread.onSpinWait();
+        }
         // A draw that only starts a refill does not fail.
         left = 1;
         for (int i = 2; i <= 17; i++) {

@@ -48,6 +48,7 @@ class TlsTest {
                 new ProcessBuilder(
                                 Path.of(System.getProperty("java.home"), "bin", "keytool")
                                         .toString(),
+                                "-J-XX:TieredStopAtLevel=1",
                                 "-genkeypair",
                                 "-keystore",
                                 file.toString(),
