@@ -8,10 +8,10 @@ out=RESULTS.md
 only=
 case "${1-} ${2-}" in
     '--quick ') quick=(--quick) out=/dev/stdout ;;
-    '--only hostile' | '--only fleet' | '--only network' | '--only network-short' | '--only sql') only=$2 ;;
+    '--only hostile' | '--only fleet' | '--only network' | '--only network-short' | '--only sql' | '--only clients') only=$2 ;;
     ' ') ;;
     *)
-        echo "usage: $0 [--quick | --only hostile|fleet|network|network-short|sql]" >&2
+        echo "usage: $0 [--quick | --only hostile|fleet|network|network-short|sql|clients]" >&2
         echo "  --quick: a few minutes, to standard output; --only: replaces these tables of RESULTS.md" >&2
         exit 2
         ;;
@@ -51,6 +51,7 @@ case $only in
     network) part '^## Network: ' network && exit ;;
     network-short) part '^## Network: ' network --short && exit ;;
     sql) SNOWMINT="$dist/snowmint" part '^## SQL: ' ./sql.sh && exit ;;
+    clients) SNOWMINT="$dist/snowmint" part '^## Clients: ' ./clients.sh && exit ;;
     fleet) part '^## [0-9]+ nodes ' "$release/fleet" && exit ;;
 esac
 
@@ -70,6 +71,7 @@ esac
     network "${quick[@]}"
     "$release/hostile" "$dist/snowmint" "${quick[@]}"
     SNOWMINT="$dist/snowmint" ./sql.sh "${quick[@]}"
+    SNOWMINT="$dist/snowmint" ./clients.sh
     [ ${#quick[@]} -gt 0 ] || "$release/fleet"
     echo
     echo "## Instructions an id, under callgrind, on a manual clock"
