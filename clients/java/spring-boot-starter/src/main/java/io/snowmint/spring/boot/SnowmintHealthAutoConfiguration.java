@@ -29,9 +29,13 @@ public class SnowmintHealthAutoConfiguration {
     @ConditionalOnMissingBean(name = "snowmintHealthIndicator")
     SnowmintHealthIndicator snowmintHealthIndicator(
             SnowmintHealthProperties properties,
+            SnowmintProperties snowmint,
             ObjectProvider<IdSource> numbers,
             ObjectProvider<TextIdSource> texts) {
         return new SnowmintHealthIndicator(
-                numbers.stream().toList(), texts.stream().toList(), properties.draw());
+                numbers.stream().toList(),
+                texts.stream().toList(),
+                name -> !snowmint.maxAgeOf(name).equals(SnowmintClient.UNLIMITED),
+                properties.draw());
     }
 }

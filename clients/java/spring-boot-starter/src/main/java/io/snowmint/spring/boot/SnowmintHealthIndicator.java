@@ -10,18 +10,20 @@ import org.springframework.boot.actuate.health.Health;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.function.Predicate;
 
 /**
  * Shows whether ids can be had of each namespace that has a bean.
  *
- * <p>Ids in memory prove it. A namespace without any is checked by a call for one id, which is
- * lost: its details have {@code drawn: 1}. The call waits up to {@code snowmint.timeout}. Without
- * permission to draw, the status is {@code UNKNOWN}. The check ends at the first namespace that
- * fails.
+ * <p>Ids in memory that do not age prove it. Any other namespace is checked by a call for one id,
+ * which is lost: its details have {@code drawn: 1}. The call waits up to {@code snowmint.timeout}.
+ * Without permission to draw, the status is {@code UNKNOWN}. The check ends at the first namespace
+ * that fails.
  */
 public class SnowmintHealthIndicator extends AbstractHealthIndicator {
     private final Collection<IdSource> numbers;
     private final Collection<TextIdSource> texts;
+    private final Predicate<String> ages;
     private final boolean draw;
 
     /**
@@ -29,13 +31,18 @@ public class SnowmintHealthIndicator extends AbstractHealthIndicator {
      *
      * @param numbers the namespaces to check
      * @param texts the namespaces with a text form to check
-     * @param draw whether it may draw an id if none is in memory
+     * @param ages whether the ids of a namespace age
+     * @param draw whether it may draw an id
      */
     public SnowmintHealthIndicator(
-            Collection<IdSource> numbers, Collection<TextIdSource> texts, boolean draw) {
+            Collection<IdSource> numbers,
+            Collection<TextIdSource> texts,
+            Predicate<String> ages,
+            boolean draw) {
         super("Snowmint health check failed");
         this.numbers = numbers;
         this.texts = texts;
+        this.ages = ages;
         this.draw = draw;
     }
 
@@ -58,7 +65,9 @@ public class SnowmintHealthIndicator extends AbstractHealthIndicator {
     private void check(Health.Builder builder, String namespace, int buffered, Runnable next) {
         Map<String, Integer> details = new LinkedHashMap<>();
         details.put("buffered", buffered);
-        if (buffered == 0 && draw) {
+        // Ids that age may be too old, and count nevertheless.
+        boolean proven = buffered > 0 && !ages.test(namespace);
+        if (!proven && draw) {
             try {
                 next.run();
             } catch (SnowmintException e) {
@@ -66,7 +75,7 @@ public class SnowmintHealthIndicator extends AbstractHealthIndicator {
                 throw e;
             }
             details.put("drawn", 1);
-        } else if (buffered == 0) {
+        } else if (!proven) {
             builder.unknown();
         }
         builder.withDetail(namespace, details);

@@ -6,7 +6,7 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
 /**
  * The properties {@code management.health.snowmint.*}.
  *
- * @param draw Whether the health check may draw one id of a namespace that has none in memory.
+ * @param draw Whether the health check may draw an id, where the ids in memory prove nothing.
  */
 @ConfigurationProperties("management.health.snowmint")
 public record SnowmintHealthProperties(@DefaultValue("true") boolean draw) {}

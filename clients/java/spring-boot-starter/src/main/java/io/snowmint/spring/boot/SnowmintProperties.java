@@ -97,6 +97,19 @@ public record SnowmintProperties(
         return namespaces.keySet().iterator().next();
     }
 
+    /**
+     * Returns the maximum age of the ids of a namespace.
+     *
+     * @param name the namespace
+     * @return its own maximum age, or the general one
+     */
+    public Duration maxAgeOf(String name) {
+        Namespace namespace = namespaces.get(name);
+        return namespace == null || namespace.maxAge() == null
+                ? maxAge.duration()
+                : namespace.maxAge().duration();
+    }
+
     /** Returns all options but the token. */
     @Override
     public String toString() {

@@ -55,6 +55,25 @@ class SnowmintHealthTest {
     }
 
     @Test
+    void idsThatAgeProveNothing() throws Exception {
+        try (FakeServer server = new FakeServer()) {
+            // Long enough for the test, so that the ids are still in memory.
+            runner.withPropertyValues(
+                            "snowmint.servers=" + server.url(),
+                            "snowmint.buffer.min=3",
+                            "snowmint.buffer.max=3",
+                            "snowmint.namespaces.orders.max-age=1h")
+                    .run(
+                            context -> {
+                                HealthIndicator indicator = context.getBean(HealthIndicator.class);
+                                indicator.health();
+                                assertThat(indicator.health().getDetails())
+                                        .containsEntry("orders", Map.of("buffered", 3, "drawn", 1));
+                            });
+        }
+    }
+
+    @Test
     void anErrorIsDown() throws Exception {
         try (FakeServer server = new FakeServer()) {
             server.forbid();
@@ -85,7 +104,8 @@ class SnowmintHealthTest {
 
     @Test
     void noNamespaceIsUnknown() {
-        Health health = new SnowmintHealthIndicator(List.of(), List.of(), true).health();
+        Health health =
+                new SnowmintHealthIndicator(List.of(), List.of(), name -> true, true).health();
         assertThat(health.getStatus()).isEqualTo(Status.UNKNOWN);
     }
 
