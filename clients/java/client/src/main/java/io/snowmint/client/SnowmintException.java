@@ -11,11 +11,22 @@ import java.util.OptionalInt;
 public final class SnowmintException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
+    /** The kind. */
     private final ErrorKind kind;
+
+    /** The namespace; null if an option is invalid. */
     private final String namespace;
+
+    /** The URL of the server; null if unknown. */
     private final String server;
+
+    /** The HTTP status; 0 if there was no answer. */
     private final int status;
+
+    /** How long to wait; null if no server named a time. */
     private final Duration retryAfter;
+
+    /** What happened. */
     private final String detail;
 
     SnowmintException(CallError error) {
