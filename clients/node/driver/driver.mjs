@@ -32,7 +32,14 @@ function failed(error) {
     throw error;
   }
   const { kind, temporary, server = null, status = null, retryAfter, message } = error;
-  return { kind, temporary, server, status, retry_after_ms: retryAfter === undefined ? null : Math.round(retryAfter), message };
+  return {
+    kind,
+    temporary,
+    server,
+    status,
+    retry_after_ms: retryAfter === undefined ? null : Math.round(retryAfter),
+    message,
+  };
 }
 
 async function run(client, command) {

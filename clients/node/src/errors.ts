@@ -73,7 +73,10 @@ export class SnowmintError extends Error {
 
   constructor(kind: ErrorKind, detail: string, fields: ErrorFields = {}) {
     const hint = advice[kind];
-    super(hint === undefined ? detail : `${detail}; ${hint}`, fields.cause === undefined ? undefined : { cause: fields.cause });
+    super(
+      hint === undefined ? detail : `${detail}; ${hint}`,
+      fields.cause === undefined ? undefined : { cause: fields.cause },
+    );
     this.kind = kind;
     this.detail = detail;
     this.namespace = fields.namespace;
@@ -103,7 +106,9 @@ export function invalidNamespace(namespace: string): SnowmintError {
 }
 
 export function invalidCount(namespace: string, count: number): SnowmintError {
-  return new SnowmintError("InvalidCount", `invalid count ${String(count)}: expected 1 to ${String(MAX_COUNT)}`, { namespace });
+  return new SnowmintError("InvalidCount", `invalid count ${String(count)}: expected 1 to ${String(MAX_COUNT)}`, {
+    namespace,
+  });
 }
 
 export function closed(namespace: string): SnowmintError {

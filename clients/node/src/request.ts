@@ -73,9 +73,15 @@ export function httpSend(agents: { http: http.Agent; https: https.Agent }, token
         socket.unref();
         limitConnecting(socket, outgoing, clock);
       });
-      outgoing.on("error", (error) => { resolve(unsent(server.url, error)); });
-      outgoing.on("response", (response) => { resolve(read(server.url, response, request, authorization)); });
-      outgoing.on("close", () => { resolve(unavailable(server.url, "connection closed")); });
+      outgoing.on("error", (error) => {
+        resolve(unsent(server.url, error));
+      });
+      outgoing.on("response", (response) => {
+        resolve(read(server.url, response, request, authorization));
+      });
+      outgoing.on("close", () => {
+        resolve(unavailable(server.url, "connection closed"));
+      });
       outgoing.end();
     });
   };
@@ -92,8 +98,12 @@ function limitConnecting(socket: Socket, outgoing: http.ClientRequest, clock: Cl
     const timer = clock.after(CONNECT_TIMEOUT, () => {
       outgoing.destroy(new Error(`no connection within ${String(CONNECT_TIMEOUT)} ms`));
     });
-    socket.once("connect", () => { timer.cancel(); });
-    outgoing.once("close", () => { timer.cancel(); });
+    socket.once("connect", () => {
+      timer.cancel();
+    });
+    outgoing.once("close", () => {
+      timer.cancel();
+    });
   }
 }
 
@@ -142,9 +152,15 @@ function readBody(response: http.IncomingMessage, limit: number): Promise<Buffer
         response.destroy();
       }
     });
-    response.on("end", () => { resolve(Buffer.concat(chunks)); });
-    response.on("error", (error) => { resolve(`broken answer: ${messageOf(error)}`); });
-    response.on("close", () => { resolve("broken answer: connection closed"); });
+    response.on("end", () => {
+      resolve(Buffer.concat(chunks));
+    });
+    response.on("error", (error) => {
+      resolve(`broken answer: ${messageOf(error)}`);
+    });
+    response.on("close", () => {
+      resolve("broken answer: connection closed");
+    });
   });
 }
 

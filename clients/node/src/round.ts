@@ -120,8 +120,12 @@ export class Round {
       until: plus(sent, maxAge),
       signal: abort.signal,
     }).then(
-      (reply) => { this.#settle(index, reply); },
-      (thrown: unknown) => { this.#settle(index, unavailable(server.url, messageOf(thrown))); },
+      (reply) => {
+        this.#settle(index, reply);
+      },
+      (thrown: unknown) => {
+        this.#settle(index, unavailable(server.url, messageOf(thrown)));
+      },
     );
   }
 

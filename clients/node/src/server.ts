@@ -28,7 +28,11 @@ export function server(text: unknown): Server {
     throw invalidOption("server", JSON.stringify(shown(text, LONGEST_NAME)), "no query");
   }
   const { protocol, hostname, port } = urlToHttpOptions(parsed);
-  return { url: text.replace(/\/+$/, ""), address: { protocol, hostname, port }, path: parsed.pathname.replace(/\/+$/, "") };
+  return {
+    url: text.replace(/\/+$/, ""),
+    address: { protocol, hostname, port },
+    path: parsed.pathname.replace(/\/+$/, ""),
+  };
 }
 
 function urlOf(text: string): URL | undefined {

@@ -60,7 +60,7 @@ export function settingsOf(options: Options): Settings {
   return {
     servers: serversOf(options.servers),
     isShuffled: order === "shuffled",
-    token: tokenOf(options),
+    token: tokenOf(options.token, tokenFile),
     tokenFile,
     caFile,
     clientCertificate,
@@ -75,17 +75,20 @@ export function settingsOf(options: Options): Settings {
 
 function serversOf(servers: unknown): Server[] {
   if (!Array.isArray(servers) || servers.length === 0) {
-    throw new SnowmintError("InvalidOption", "no server: name one with the option `servers`, such as http://127.0.0.1:8080");
+    throw new SnowmintError(
+      "InvalidOption",
+      "no server: name one with the option `servers`, such as http://127.0.0.1:8080",
+    );
   }
   return servers.map(server);
 }
 
-function tokenOf({ token = "", tokenFile }: Options): string {
-  if (token !== "" && tokenFile !== undefined) {
+function tokenOf(token: unknown, tokenFile: unknown): string {
+  if (token !== undefined && tokenFile !== undefined) {
     throw invalidOption("token", "", "either token or tokenFile, not both");
   }
-  const text = String(token).trim();
-  if (text !== "" && !isToken(text)) {
+  const text = typeof token === "string" ? token.trim() : "";
+  if (token !== undefined && !isToken(text)) {
     throw invalidOption("token", "", "visible ASCII characters");
   }
   return text;

@@ -121,9 +121,13 @@ export class Source {
         this.#waiters.delete(waiter);
         waiter.reject(reason);
       };
-      const onAbort = () => { leave(signal?.reason); };
+      const onAbort = () => {
+        leave(signal?.reason);
+      };
       // Only this timer keeps the process running while the call waits.
-      const onTimeout = () => { leave(timedOut(this.name, timeout, this.#state.lastFailure)); };
+      const onTimeout = () => {
+        leave(timedOut(this.name, timeout, this.#state.lastFailure));
+      };
       const timer = this.#clock.after(timeout, onTimeout, true);
       const waiter = new Waiter(missing, got, resolve, reject, () => {
         timer.cancel();

@@ -31,7 +31,8 @@ export class StoreGuard {
       return undefined;
     }
     const reason = this.#namedBy === undefined ? "as set with the option `store`" : `the store of ${this.#namedBy}`;
-    const is = named === "" ? "the answer names no store" : `the ids are of another store, ${shown(named, LONGEST_NAME)}`;
+    const is =
+      named === "" ? "the answer names no store" : `the ids are of another store, ${shown(named, LONGEST_NAME)}`;
     const detail = `${is}: expected ${this.#store}, ${reason}`;
     return { server, kind: "AnotherStore", status: 200, detail, retry: "afterRepair", scope: "server" };
   }

@@ -45,6 +45,12 @@ export function fileToken(file: string): Token {
 
 function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    signal.addEventListener("abort", () => { resolve(); }, { once: true });
+    signal.addEventListener(
+      "abort",
+      () => {
+        resolve();
+      },
+      { once: true },
+    );
   });
 }
