@@ -91,6 +91,10 @@ func (b *buffer) draw(count int64) (drawn span, isLow, ok bool) {
 	if !t.isYoung(b.now) {
 		return span{}, false, false
 	}
+	// Without an id nothing is added, so that calls for many ids never make the index overflow.
+	if t.next.Load() >= t.count {
+		return span{}, false, false
+	}
 	index := t.next.Add(count) - count
 	if index >= t.count {
 		return span{}, false, false

@@ -125,6 +125,20 @@ func TestClear(t *testing.T) {
 	}
 }
 
+// Goal: calls that find no id, however many, do not make an index overflow.
+func TestEndlessDrawsWithoutIDs(t *testing.T) {
+	b, _ := newTestBuffer()
+	b.add([]span{numbers(1, 3, 1, forever)})
+	b.advance()
+	b.clear()
+	b.turn.Load().next.Store(math.MaxInt64 - 10)
+	for n := 0; n < 3; n++ {
+		if drawn, _, ok := b.draw(1_000_000); ok {
+			t.Errorf("%+v was drawn", drawn)
+		}
+	}
+}
+
 // Goal: exactly one draw of a turn reports that few ids are left: the one that takes the buffer below the mark.
 func TestTheLowMark(t *testing.T) {
 	for _, count := range []int64{1, 3, 7} {
