@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // longestRange is the maximum number of ids in a range.
@@ -14,24 +15,16 @@ const longestRange = 1 << 24
 
 // readRanges reads an answer that must have exactly count ids. One invalid range makes all of it invalid.
 func readRanges(body []byte, count int64) ([]span, error) {
-	if !json.Valid(body) {
-		return nil, errors.New("no JSON")
-	}
-	ranges, err := members(body, "ranges")
+	list, err := listOf(body, "ranges")
 	if err != nil {
 		return nil, err
-	}
-	list := scanner{rest: ranges[0]}
-	if !list.enter('[') {
-		return nil, errors.New("`ranges` is no list")
 	}
 	var spans []span
 	var sum int64
 	for !list.leave(']') {
-		text := list.value()
-		s, ok := readRange(text)
+		s, ok := readRange(list.value())
 		if !ok {
-			return nil, fmt.Errorf("range %s: expected ids from 0 to 2^63 - 1", shown(string(text), longestName))
+			return nil, fmt.Errorf("range %d: expected ids from 0 to 2^63 - 1", len(spans)+1)
 		}
 		spans = append(spans, s)
 		if sum += s.count; sum > count {
@@ -67,21 +60,39 @@ func readRange(text []byte) (span, bool) {
 
 // readTexts reads {"ids":["A-7","A-8"]}, which must have exactly count texts.
 func readTexts(body []byte, count int64) ([]span, error) {
-	var answer struct {
-		IDs []string `json:"ids"`
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
+	list, err := listOf(body, "ids")
+	if err != nil {
 		return nil, err
 	}
-	if int64(len(answer.IDs)) != count {
-		return nil, fmt.Errorf("%d ids: expected %d", len(answer.IDs), count)
-	}
-	for _, id := range answer.IDs {
-		if id == "" {
-			return nil, errors.New("an id is empty")
+	var ids []string
+	for !list.leave(']') && int64(len(ids)) <= count {
+		var id string
+		// encoding/json makes U+FFFD of an escape that is no character. Two ids could become one.
+		if json.Unmarshal(list.value(), &id) != nil || id == "" || strings.ContainsRune(id, utf8.RuneError) {
+			return nil, fmt.Errorf("id %d: expected a text", len(ids)+1)
 		}
+		ids = append(ids, id)
 	}
-	return []span{{count: count, texts: answer.IDs}}, nil
+	if int64(len(ids)) != count {
+		return nil, fmt.Errorf("%d ids or more: expected %d", len(ids), count)
+	}
+	return []span{{count: count, texts: ids}}, nil
+}
+
+// listOf returns the list that a member of an answer is.
+func listOf(body []byte, name string) (scanner, error) {
+	if !json.Valid(body) || !utf8.Valid(body) {
+		return scanner{}, errors.New("no JSON")
+	}
+	values, err := members(body, name)
+	if err != nil {
+		return scanner{}, err
+	}
+	list := scanner{rest: values[0]}
+	if !list.enter('[') {
+		return scanner{}, fmt.Errorf("`%s` is no list", name)
+	}
+	return list, nil
 }
 
 // number reads ASCII digits without a sign.

@@ -33,6 +33,7 @@ func TestReadRanges(t *testing.T) {
 		{`{"RANGES":[{"first":"5","count":1,"step":"1"}]}`, 1, nil},
 		{`{"ranges":[{"first":"5","count":1,"step":"1"}],"ranges":[{"first":"6","count":1,"step":"1"}]}`, 1, nil},
 		{`{"ranges":[{"first":"5","first":"6","count":1,"step":"1"}]}`, 1, nil},
+		{"{\"x\":\"\xff\",\"ranges\":[{\"first\":\"5\",\"count\":1,\"step\":\"1\"}]}", 1, nil},
 		{`{"ranges":[5]}`, 1, nil},
 		{`{"ranges":[]}`, 0, nil},
 		{`{"ranges":null}`, 0, nil},
@@ -52,7 +53,11 @@ func TestReadTexts(t *testing.T) {
 	if want := []span{{count: 2, texts: []string{"A-1", "Ä-2"}}}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, body := range []string{`{"ids":["A"]}`, `{"ids":["A","B","C"]}`, `{"ids":["A",""]}`, `{"ids":["A",5]}`, `{}`, ``} {
+	for _, body := range []string{
+		`{"ids":["A"]}`, `{"ids":["A","B","C"]}`, `{"ids":["A",""]}`, `{"ids":["A",5]}`, `{"ids":["A",null]}`, `{"ids":null}`, `{}`, ``,
+		// encoding/json alone would accept these, make one text of two, or mix two lists.
+		"{\"ids\":[\"A\xfe\",\"A\xff\"]}", `{"ids":["A\ud800","A\udbff"]}`, `{"IDS":["A","B"]}`, `{"ids":["A","B"],"ids":[null,"C"]}`,
+	} {
 		if got, err := readTexts([]byte(body), 2); err == nil {
 			t.Errorf("%s: %+v", body, got)
 		}
