@@ -71,13 +71,15 @@ func newClient(options Options, now clock) (*Client, *Error) {
 	fetcher := &fetcher{
 		servers:    servers,
 		transport:  transport,
-		token:      token{fixed: strings.TrimSpace(options.Token), file: options.TokenFile, reading: make(chan struct{}, 1)},
+		token:      &token{fixed: strings.TrimSpace(options.Token), file: options.TokenFile, reading: make(chan struct{}, 1)},
 		now:        now,
 		timeout:    options.Timeout,
 		hedgeAfter: options.HedgeAfter,
 		choice:     newChoice(len(servers), random),
 		store:      options.Store,
 	}
+	// So that a program that prints its client does not print the token.
+	options.Token = ""
 	return &Client{
 		options: options, fetcher: fetcher, background: background, cancel: cancel,
 		namespaces: map[string]*Namespace{}, texts: map[string]*Texts{},

@@ -20,9 +20,10 @@ const (
 // A fetcher requests ids from several servers: from one after the other, or from a second one while the first is slow. Each answer
 // is used once; if nobody awaits it any more, its ids are lost.
 type fetcher struct {
-	servers    []string
-	transport  *http.Transport
-	token      token
+	servers   []string
+	transport *http.Transport
+	// token is a pointer so that a program that prints its client does not print it.
+	token      *token
 	now        clock
 	timeout    time.Duration
 	hedgeAfter time.Duration
@@ -227,7 +228,15 @@ func (f *fetcher) attempt(ctx context.Context, server int, ns *namespaceState, c
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	url := f.servers[server]
-	spans, store, failed := f.request(ctx, url, ns, count, limit*percentToMake/100)
+	var spans []span
+	var store string
+	var failed *failure
+	token, err := f.token.read(ctx)
+	if err != nil {
+		failed = &failure{server: url, kind: Unauthorized, detail: err.Error(), retry: never}
+	} else {
+		spans, store, failed = f.request(ctx, url, token, ns, count, limit*percentToMake/100)
+	}
 	switch {
 	case failed != nil && failed.status != 0:
 		s.failed = failed
@@ -238,7 +247,7 @@ func (f *fetcher) attempt(ctx context.Context, server int, ns *namespaceState, c
 		s.failed = failed
 	default:
 		s.got.spans = spans
-		s.failed = f.checkStore(url, store)
+		s.failed = f.checkStore(url, store, token)
 	}
 	return s
 }
@@ -297,7 +306,7 @@ func (r *round) abandon() {
 }
 
 // checkStore rejects ids of another store. The first store that an answer names is the client's, unless Options.Store is set.
-func (f *fetcher) checkStore(server, named string) *failure {
+func (f *fetcher) checkStore(server, named, token string) *failure {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -316,7 +325,7 @@ func (f *fetcher) checkStore(server, named string) *failure {
 	}
 	detail := "the answer names no store: expected " + own
 	if named != "" {
-		detail = fmt.Sprintf("the ids are of another store, %s: expected %s", shown(named, longestName), own)
+		detail = fmt.Sprintf("the ids are of another store, %s: expected %s", hidden(named, token, longestName), own)
 	}
 	return &failure{server: server, kind: AnotherStore, status: http.StatusOK, detail: detail, retry: afterRepair}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -90,7 +89,7 @@ func (o Options) GoString() string {
 	return o.String()
 }
 
-// withDefaults returns the options with their defaults, or the first one that is invalid.
+// withDefaults returns a copy of the options with their defaults, or the first one that is invalid.
 func (o Options) withDefaults() (Options, *Error) {
 	if o.Timeout == 0 {
 		o.Timeout = 5 * time.Second
@@ -101,9 +100,11 @@ func (o Options) withDefaults() (Options, *Error) {
 	if o.MaxAge == 0 {
 		o.MaxAge = time.Second
 	}
-	if o.Buffer == nil {
-		o.Buffer = &BufferSize{Max: 100_000}
+	buffer := BufferSize{Max: 100_000}
+	if o.Buffer != nil {
+		buffer = *o.Buffer
 	}
+	o.Buffer = &buffer
 	switch {
 	case len(o.Servers) == 0:
 		return o, &Error{Kind: InvalidOption, Detail: "no server: name one with Options.Servers, such as http://localhost:8080"}
@@ -126,11 +127,14 @@ func (o Options) withDefaults() (Options, *Error) {
 	case o.Buffer.Min < 0 || o.Buffer.Min > o.Buffer.Max || o.Buffer.Max > maxRequest:
 		return o, invalidOption("Buffer", fmt.Sprintf("%+v", *o.Buffer), "0 <= Min <= Max <= 1000000")
 	}
+	ages := make(map[string]time.Duration, len(o.NamespaceMaxAge))
 	for name, age := range o.NamespaceMaxAge {
 		if age < time.Millisecond {
 			return o, invalidOption(fmt.Sprintf("NamespaceMaxAge of %q", name), age.String(), "at least 1 ms")
 		}
+		ages[name] = age
 	}
+	o.NamespaceMaxAge = ages
 	return o, nil
 }
 
@@ -144,16 +148,20 @@ func isStoreID(text string) bool {
 func serverURL(text string) (string, *Error) {
 	const form = "http://HOST:PORT or https://HOST:PORT"
 	parsed, err := url.Parse(text)
+	// No error shows what may be a password.
+	mayBeShown := !strings.ContainsAny(text, "@?#")
 	switch {
 	case err != nil:
-		// The text may contain a password.
 		return "", invalidOption("server", "URL", form)
 	case parsed.User != nil:
 		return "", invalidOption("server", parsed.Host, "no user and password: set a token with Options.Token")
 	case parsed.Scheme != "http" && parsed.Scheme != "https", parsed.Hostname() == "":
-		return "", invalidOption("server", fmt.Sprintf("%q", shown(text, longestName)), form)
-	case parsed.RawQuery != "" || parsed.ForceQuery || parsed.Fragment != "":
-		return "", invalidOption("server", fmt.Sprintf("%q", shown(text, longestName)), "no query")
+		if mayBeShown {
+			return "", invalidOption("server", fmt.Sprintf("%q", shown(text, longestName)), form)
+		}
+		return "", invalidOption("server", "URL", form)
+	case strings.ContainsAny(text, "?#"):
+		return "", invalidOption("server", fmt.Sprintf("%q", shown(parsed.Host, longestName)), "no query")
 	}
 	return strings.TrimRight(text, "/"), nil
 }
@@ -179,9 +187,11 @@ func (o Options) transport() (*http.Transport, *Error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return &http.Transport{
-		DialContext:     (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		DialContext:     dial,
 		TLSClientConfig: config,
-		IdleConnTimeout: keptIdle,
+		// The end of a request does not end the handshake of its connection.
+		TLSHandshakeTimeout: longestAttempt,
+		IdleConnTimeout:     keptIdle,
 		// One request of each namespace is in flight.
 		MaxIdleConnsPerHost:    16,
 		MaxResponseHeaderBytes: longestError,

@@ -16,11 +16,13 @@ import (
 	"time"
 )
 
-// Limits in bytes: an answer without its ids, one id, an error. All are more than a server sends.
+// Limits in bytes: an answer without its ids, one id, an error, a token file. All are more than a server sends or reads.
 const (
 	longestFrame = 1024
 	longestID    = 128
 	longestError = 16 * 1024
+	// longestTokenFile is more than a header may have.
+	longestTokenFile = 64 * 1024
 )
 
 // longestRetryAfter is the longest Retry-After that is honoured.
@@ -62,7 +64,7 @@ func (t *token) read(ctx context.Context) (string, error) {
 	}
 	read := make(chan result, 1)
 	go func() {
-		text, err := os.ReadFile(t.file)
+		text, err := readFile(t.file, longestTokenFile)
 		<-t.reading
 		read <- result{text, err}
 	}()
@@ -81,15 +83,35 @@ func (t *token) read(ctx context.Context) (string, error) {
 	}
 }
 
+// readFile reads a file of a limited size.
+func readFile(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s: more than %d bytes", path, most)
+	}
+	return text, err
+}
+
+// hidden returns a text of a server as an error may show it: without the token.
+func hidden(text, token string, most int) string {
+	if token != "" {
+		text = strings.ReplaceAll(text, token, "(token)")
+	}
+	return shown(text, most)
+}
+
 // request sends one request to one server, and checks its answer. The server may take up to wait to make the ids. store is the
 // identity of the store behind the ids; "" if the server did not name it.
 func (f *fetcher) request(
-	ctx context.Context, server string, ns *namespaceState, count int64, wait time.Duration,
+	ctx context.Context, server, token string, ns *namespaceState, count int64, wait time.Duration,
 ) (ids []span, store string, failed *failure) {
-	token, err := f.token.read(ctx)
-	if err != nil {
-		return nil, "", &failure{server: server, kind: Unauthorized, detail: err.Error(), retry: never}
-	}
+	var used *connection
+	ctx = traced(ctx, &used)
 	address := fmt.Sprintf("%s/v1/%s/%s?count=%d&wait=%.3f", server, ns.path(), ns.name, count, wait.Seconds())
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
 	if err != nil {
@@ -103,7 +125,7 @@ func (f *fetcher) request(
 	// POST without an Idempotency-Key is not repeated otherwise.
 	response, err := f.transport.RoundTrip(request)
 	if err != nil {
-		return nil, "", unsent(server, err)
+		return nil, "", unsent(server, err, token)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -112,10 +134,14 @@ func (f *fetcher) request(
 	limit := count*longestID + longestFrame
 	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
 	if err != nil {
-		return nil, "", unavailable(server, "broken answer: "+inner(err).Error())
+		return nil, "", unavailable(server, "broken answer: "+hidden(inner(err).Error(), token, longestMessage))
 	}
 	if int64(len(body)) > limit {
 		return nil, "", unavailable(server, fmt.Sprintf("invalid answer: more than %d bytes", limit))
+	}
+	if used != nil && used.isRepeated(body) {
+		used.Close()
+		return nil, "", unavailable(server, "invalid answer: it is equal to the one before on the connection")
 	}
 	read := readRanges
 	if ns.isText {
@@ -132,12 +158,13 @@ func unavailable(server, detail string) *failure {
 }
 
 // unsent returns the failure of a connection or request.
-func unsent(server string, err error) *failure {
+func unsent(server string, err error, token string) *failure {
 	err = inner(err)
+	detail := hidden(err.Error(), token, longestMessage)
 	if isAboutCertificates(err) {
-		return &failure{server: server, kind: InvalidCertificate, detail: err.Error(), retry: afterRepair}
+		return &failure{server: server, kind: InvalidCertificate, detail: detail, retry: afterRepair}
 	}
-	return unavailable(server, err.Error())
+	return unavailable(server, detail)
 }
 
 // inner returns an error without the method and URL that net/http and net/url put around it.
@@ -167,11 +194,14 @@ func isAboutCertificates(err error) bool {
 	var (
 		authority x509.UnknownAuthorityError
 		invalid   x509.CertificateInvalidError
+		extension x509.UnhandledCriticalExtension
+		weak      x509.InsecureAlgorithmError
 		host      x509.HostnameError
 		roots     x509.SystemRootsError
 		alert     *net.OpError
 	)
-	if errors.As(err, &authority) || errors.As(err, &invalid) || errors.As(err, &host) || errors.As(err, &roots) {
+	if errors.As(err, &authority) || errors.As(err, &invalid) || errors.As(err, &extension) || errors.As(err, &weak) ||
+		errors.As(err, &host) || errors.As(err, &roots) {
 		return true
 	}
 	if errors.As(err, &alert) && alert.Op == "remote error" {
@@ -187,7 +217,12 @@ func isAboutCertificates(err error) bool {
 // refusal reads why a server returned no ids.
 func refusal(server string, response *http.Response, token string) *failure {
 	var problem struct{ Type, Detail string }
-	body, err := io.ReadAll(io.LimitReader(response.Body, longestError+1))
+	var body []byte
+	var err error
+	// After a change of protocols the body would be the connection, whose reads the end of the request does not end.
+	if response.StatusCode != http.StatusSwitchingProtocols {
+		body, err = io.ReadAll(io.LimitReader(response.Body, longestError+1))
+	}
 	if err != nil || len(body) > longestError || json.Unmarshal(body, &problem) != nil {
 		// Without a readable body, the status alone is the error.
 		problem.Type, problem.Detail = "", ""
@@ -197,11 +232,8 @@ func refusal(server string, response *http.Response, token string) *failure {
 	if strings.HasPrefix(problem.Type, "urn:snowmint:") {
 		name = strings.TrimPrefix(problem.Type, "urn:snowmint:")
 	}
-	text := problem.Detail
-	if token != "" {
-		text = strings.ReplaceAll(text, token, "(token)")
-	}
-	if text = shown(text, longestMessage); text == "" {
+	text := hidden(problem.Detail, token, longestMessage)
+	if text == "" {
 		text = http.StatusText(status)
 	}
 	f := &failure{server: server, status: status, detail: strings.TrimSpace(fmt.Sprintf("status %d: %s", status, text))}
@@ -249,7 +281,7 @@ func meaning(status int, name string) (Kind, retry, scope) {
 // the answer, so the clocks need not agree.
 func retryAfter(header http.Header) (time.Duration, bool) {
 	text := strings.TrimSpace(header.Get("Retry-After"))
-	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil {
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 		if seconds > uint64(longestRetryAfter/time.Second) {
 			return longestRetryAfter, true
 		}
