@@ -230,6 +230,12 @@ func TestOptionsAreChecked(t *testing.T) {
 		{with(func(o *Options) { o.Servers = []string{"http://h:1/?a=b"} }), "expected no query"},
 		{with(func(o *Options) { o.Servers = []string{"http://u:hunter2@h:1"} }), "expected no user"},
 		{with(func(o *Options) { o.Servers = []string{"http://u:hunter2@h:x"} }), "expected http"},
+		{with(func(o *Options) { o.Servers = []string{"http:u:hunter2@h:1"} }), "expected http"},
+		{with(func(o *Options) { o.Servers = []string{"http:/u:hunter2@h:1"} }), "expected http"},
+		{with(func(o *Options) { o.Servers = []string{"http:///?password=hunter2"} }), "expected http"},
+		{with(func(o *Options) { o.Servers = []string{"http://h:1/?password=hunter2"} }), `invalid server "h:1": expected no query`},
+		{with(func(o *Options) { o.Servers = []string{"http://h:1/#hunter2"} }), "expected no query"},
+		{with(func(o *Options) { o.Servers = []string{"http://h:1/#"} }), "expected no query"},
 		{with(func(o *Options) { o.Order = 7 }), "invalid Order 7"},
 		{with(func(o *Options) { o.Token = "hunter2 x" }), "expected visible ASCII"},
 		{with(func(o *Options) { o.Token, o.TokenFile = "hunter2", "f" }), "not both"},
@@ -255,13 +261,75 @@ func TestOptionsAreChecked(t *testing.T) {
 		t.Errorf("%v does not wrap its cause", err)
 	}
 	secret := with(func(o *Options) { o.Token = "hunter2" })
-	if text := fmt.Sprintf("%v %+v %#v %s", secret, secret, secret, secret); strings.Contains(text, "hunter2") {
-		t.Error(text)
+	client := open(t, secret)
+	for _, printed := range []any{secret, &secret, client, client.Namespace("a")} {
+		if text := fmt.Sprintf("%v %+v %#v %s", printed, printed, printed, printed); strings.Contains(text, "hunter2") {
+			t.Error(text)
+		}
 	}
 	for _, server := range []string{"http://localhost:8080", "https://[::1]:8080/", "http://10.0.0.1/base//"} {
 		if got, err := serverURL(server); err != nil || got != strings.TrimRight(server, "/") {
 			t.Errorf("%s: %q, %v", server, got, err)
 		}
+	}
+}
+
+// Goal: a program may change its options after New: the client has checked and kept a copy.
+func TestOptionsAreCopied(t *testing.T) {
+	options := Options{
+		Servers: []string{"http://localhost:1"}, NamespaceMaxAge: map[string]time.Duration{"a": time.Minute}, Buffer: &BufferSize{5, 6},
+	}
+	client := open(t, options)
+	options.Servers[0], options.NamespaceMaxAge["a"], options.Buffer.Max = "", -1, -1
+	s := &client.Namespace("a").source
+	if s.maxAge != time.Minute || s.target.max != 6 || client.fetcher.servers[0] != "http://localhost:1" {
+		t.Errorf("%v, %+v, %v", s.maxAge, s.target, client.fetcher.servers)
+	}
+}
+
+// Goal: calls that give up while no server answers leave nothing behind.
+func TestCallsThatLeftAreForgotten(t *testing.T) {
+	server := newTestServer(t, make(chan struct{}))
+	ids := open(t, Options{Servers: []string{server.URL}, Timeout: time.Minute}).Namespace("a")
+	for n := 0; n < 500; n++ {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Microsecond)
+		if _, err := ids.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+	ids.source.mu.Lock()
+	defer ids.source.mu.Unlock()
+	if got := len(ids.source.waiters); got > 100 {
+		t.Errorf("%d calls are waiting", got)
+	}
+}
+
+// Goal: if every server asks for a later retry, calls that have less time fail, and calls that came later wait.
+func TestLaterCallsWaitForRetryAfter(t *testing.T) {
+	s := &open(t, Options{Servers: []string{"http://localhost:1"}}).Namespace("a").source
+	s.isFilling = true
+	for _, left := range []time.Duration{5 * time.Second, time.Minute} {
+		s.waiters = append(s.waiters, &waiter{missing: 1, deadline: time.Now().Add(left), answer: make(chan waited, 1)})
+	}
+	first, second := s.waiters[0], s.waiters[1]
+	why := &failure{kind: Unavailable, after: 30 * time.Second, hasAfter: true}
+	if !s.settle(1, 0, fetched{}, postponed, why) || len(s.waiters) != 1 || s.waiters[0] != second {
+		t.Errorf("%+v", s.waiters)
+	}
+	if got := <-first.answer; got.err == nil || got.err.RetryAfter != 30*time.Second {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Goal: a token file of any size is an error, and not read to its end.
+func TestATokenFileWithoutEnd(t *testing.T) {
+	if _, err := os.Stat("/dev/zero"); err != nil {
+		t.Skip(err)
+	}
+	client := open(t, Options{Servers: []string{"http://localhost:1"}, TokenFile: "/dev/zero", Timeout: time.Second})
+	if _, err := client.Namespace("a").Next(context.Background()); !errors.Is(err, Unauthorized) {
+		t.Error(err)
 	}
 }
 
@@ -292,6 +360,7 @@ func TestRetryAfter(t *testing.T) {
 		{" 0 ", "", 0, true},
 		{"61", "", time.Minute, true},
 		{"18446744073709551615", "", time.Minute, true},
+		{"99999999999999999999", "", time.Minute, true},
 		{"", "", 0, false},
 		{"soon", "", 0, false},
 		{"-3", "", 0, false},

@@ -20,8 +20,9 @@ type source struct {
 
 	mu     sync.Mutex
 	target target
-	// waiters are in the order of their calls.
+	// waiters are in the order of their calls. Those that have left are removed before the next request, and at sweepAt waiters.
 	waiters []*waiter
+	sweepAt int
 	// wasEmpty: a call that does not wait found no id.
 	wasEmpty bool
 	// generation counts how often the ids were discarded. Answers to requests of an earlier one are dropped.
@@ -113,6 +114,10 @@ func (s *source) enqueue(ctx context.Context, got []span, missing int64) (*waite
 		missing: missing, got: got, deadline: time.Now().Add(s.fetcher.timeout), answer: make(chan waited, 1),
 	}
 	s.drawnIn = s.generation
+	if len(s.waiters) >= s.sweepAt {
+		s.sweep()
+		s.sweepAt = 64 + 2*len(s.waiters)
+	}
 	s.waiters = append(s.waiters, w)
 	s.startFilling()
 	return w, nil
@@ -280,13 +285,17 @@ func (s *source) settle(count int64, generation uint64, got fetched, out outcome
 		s.rejectedAt = time.Now()
 		s.reject(why.error(s.name))
 	case postponed:
-		s.reject(why.error(s.name))
-		// The next call starts it again.
-		s.isFilling = false
+		// Calls that came later may have the time to wait.
+		for len(s.waiters) > 0 && time.Until(s.waiters[0].deadline) < why.after {
+			s.waiters[0].answer <- waited{err: why.error(s.name)}
+			s.waiters = s.waiters[1:]
+		}
+		// Otherwise the next call starts it again.
+		s.isFilling = len(s.sweep()) > 0
 	default:
 		s.noteFailure(why)
 		s.rejectLate(time.Now(), why)
-		s.isFilling = len(s.waiters) > 0
+		s.isFilling = len(s.sweep()) > 0
 	}
 	return s.isFilling
 }
@@ -361,16 +370,26 @@ func (s *source) serveFromBuffer(now instant) {
 	s.serve(spans, now)
 }
 
-// wanted removes the calls that have left, and returns how many ids the others wait for.
+// wanted returns how many ids the calls wait for that have not left.
 func (s *source) wanted(now instant) (wanted int64) {
+	for _, w := range s.sweep() {
+		w.dropOld(now)
+		wanted += w.missing
+	}
+	return wanted
+}
+
+// sweep removes the calls that have left, and returns the others.
+func (s *source) sweep() []*waiter {
 	staying := s.waiters[:0]
 	for _, w := range s.waiters {
 		if !w.hasLeft {
-			w.dropOld(now)
-			wanted += w.missing
 			staying = append(staying, w)
 		}
 	}
+	for i := len(staying); i < len(s.waiters); i++ {
+		s.waiters[i] = nil
+	}
 	s.waiters = staying
-	return wanted
+	return staying
 }
