@@ -1,0 +1,2 @@
+/** The results of Leaf's generators. */
+package com.sankuai.inf.leaf.common;

@@ -1,0 +1,73 @@
+package com.xiaoju.uemc.tinyid.client.utils;
+
+import com.xiaoju.uemc.tinyid.base.exception.TinyIdSysException;
+
+import io.snowmint.client.IdSource;
+import io.snowmint.client.SnowmintClient;
+import io.snowmint.client.SnowmintException;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * TinyID's calls. They read the file {@code tinyid_client.properties} of the class path with the
+ * first call. A type is the name of a namespace.
+ */
+public final class TinyId {
+    private static final int LARGEST_CALL = 1_000_000;
+
+    private TinyId() {}
+
+    /** The client of the whole program, made with the first call. */
+    private static final class Shared {
+        static final SnowmintClient CLIENT = TinyIdProperties.load().client();
+    }
+
+    /**
+     * Returns the next id.
+     *
+     * @param bizType name of the namespace
+     * @return the id
+     * @throws IllegalArgumentException if the type is null
+     * @throws TinyIdSysException if no server returned an id
+     */
+    public static Long nextId(String bizType) {
+        try {
+            return source(bizType).next();
+        } catch (SnowmintException e) {
+            throw new TinyIdSysException(e.getMessage(), e);
+        }
+    }
+
+    /**
+     * Returns several ids.
+     *
+     * @param bizType name of the namespace
+     * @param batchSize number of ids; null is 1, and 0 or less gives none
+     * @return the ids
+     * @throws IllegalArgumentException if the type is null
+     * @throws TinyIdSysException if no server returned the ids
+     */
+    public static List<Long> nextId(String bizType, Integer batchSize) {
+        IdSource source = source(bizType);
+        List<Long> ids = new ArrayList<>();
+        int left = batchSize == null ? 1 : batchSize;
+        try {
+            for (; left > 0; left -= LARGEST_CALL) {
+                for (long id : source.next(Math.min(left, LARGEST_CALL))) {
+                    ids.add(id);
+                }
+            }
+            return ids;
+        } catch (SnowmintException e) {
+            throw new TinyIdSysException(e.getMessage(), e);
+        }
+    }
+
+    private static IdSource source(String bizType) {
+        if (bizType == null) {
+            throw new IllegalArgumentException("bizType is null: expected the name of a namespace");
+        }
+        return Shared.CLIENT.namespace(bizType);
+    }
+}

@@ -1,0 +1,2 @@
+/** The calls of TinyID's client, for programs that move to Snowmint. */
+package com.xiaoju.uemc.tinyid.client.utils;

@@ -1,0 +1,2 @@
+/** Ids of Snowmint by the interface of Leaf. */
+package io.snowmint.leaf;
