@@ -5,7 +5,7 @@
 #
 #   ./check.sh                  everything
 #   ./check.sh client driver    these modules and those that they need
-#   ./check.sh --format         formats the sources, and checks nothing
+#   ./check.sh --format client  formats these modules, without names all, and checks nothing
 set -euo pipefail
 cd "$(dirname "$0")"
 target=$PWD/target
@@ -35,13 +35,17 @@ exports=()
 for package in api code file parser tree util; do
     exports+=(--add-exports "jdk.compiler/com.sun.tools.javac.$package=ALL-UNNAMED")
 done
+action=check
+if [[ ${1-} == --format ]]; then
+    action=format
+    shift
+fi
 modules=("$@")
-[[ ${1-} != --format ]] || modules=()
 mapfile -t sources < <(find "${modules[@]:-.}" -path '*/src/*' -name '*.java')
 format() {
     java -XX:TieredStopAtLevel=1 "${exports[@]}" -jar "$formatter" --aosp "$@" "${sources[@]}"
 }
-if [[ ${1-} == --format ]]; then
+if [[ $action == format ]]; then
     format --replace
     exit
 fi
