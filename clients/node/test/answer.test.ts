@@ -25,7 +25,10 @@ void test("ranges are read in their order", () => {
     "9007199254740995",
     "9223372036854775807",
   ]);
-  assert.deepEqual(read(` { "until": [7, {"ranges": "}]"}], "ranges": [ {"count": 2, "x": "\\\\", "step": "4", "first": "0"} ] } `, 2), ["0", "4"]);
+  assert.deepEqual(
+    read(` { "until": [7, {"ranges": "}]"}], "ranges": [ {"count": 2, "x": "\\\\", "step": "4", "first": "0"} ] } `, 2),
+    ["0", "4"],
+  );
   assert.deepEqual(read(ranges({ first: "5", count: 1, step: "0" }), 1), ["5"]);
   assert.equal(read(ranges({ first: "1", count: 2 ** 24, step: "1" }), 2 ** 24)?.length, 2 ** 24);
 });

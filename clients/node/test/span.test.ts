@@ -51,7 +51,10 @@ void test("the largest id is exact", () => {
 });
 
 void test("a split takes no more than is left, and keeps the age", () => {
-  const spans: Span[] = [new Numbers(5n, 2n, 3, { mono: 7, wall: 8 }), new TextList(["5", "7", "9"], { mono: 7, wall: 8 })];
+  const spans: Span[] = [
+    new Numbers(5n, 2n, 3, { mono: 7, wall: 8 }),
+    new TextList(["5", "7", "9"], { mono: 7, wall: 8 }),
+  ];
   for (const span of spans) {
     const part = span.split(2);
     assert.deepEqual(part.until, { mono: 7, wall: 8 });

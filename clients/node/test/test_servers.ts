@@ -44,7 +44,14 @@ export class TestServers {
               resolve({ spans: [ids], store });
             },
             fail: (failure) => {
-              resolve({ server: url, detail: "test", kind: "Unavailable", retry: "elsewhere", scope: "server", ...failure });
+              resolve({
+                server: url,
+                detail: "test",
+                kind: "Unavailable",
+                retry: "elsewhere",
+                scope: "server",
+                ...failure,
+              });
             },
           });
         }),
