@@ -8,6 +8,7 @@ use snowmint_cluster::lease::Tag;
 use snowmint_cluster::lease::admin::{Eviction, LeaseEntry, evict, leases, strange_keys};
 use snowmint_store::Store;
 
+use crate::clock_offset::ClockOffset;
 use crate::{AdminError, Author, warnings_of_skipped};
 
 /// Whether a worker has a holder.
@@ -214,9 +215,12 @@ pub async fn release(
     Ok(ReleaseAnswer { released, warnings })
 }
 
-/// Returns the time by which leases end: that of the store if it has a clock, since this one may be wrong.
+/// Returns the time by which leases end: this clock's, corrected by how far it is certainly off the store's.
+/// The store's own would be too coarse: etcd tells the time in whole seconds.
 async fn now_unix_ms(store: &dyn Store) -> Result<u64, AdminError> {
-    Ok(store.unix_ms().await?.unwrap_or_else(|| WallClock.unix_ms()))
+    let offset = ClockOffset::measure(store).await?;
+    let now_unix_ms = WallClock.unix_ms();
+    Ok(offset.map_or(now_unix_ms, |offset| offset.of_store(now_unix_ms)))
 }
 
 /// Returns all leases, and warnings of the records that were skipped.
@@ -244,7 +248,60 @@ pub fn random_tag() -> Tag {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use snowmint_store::{Expected, Key, MemoryStore, StoreError, Swap, Versioned};
+
     use super::*;
+
+    /// A store whose clock is as coarse as etcd's.
+    #[derive(Debug)]
+    struct CoarseClock(MemoryStore);
+
+    #[async_trait]
+    impl Store for CoarseClock {
+        async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+            self.0.load(key).await
+        }
+
+        async fn compare_and_set(
+            &self,
+            key: &Key,
+            expected: Expected,
+            value: &[u8],
+        ) -> Result<Swap, StoreError> {
+            self.0.compare_and_set(key, expected, value).await
+        }
+
+        async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+            self.0.list(prefix).await
+        }
+
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+
+        async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
+            Ok(Some(WallClock.unix_ms() - 59_000))
+        }
+
+        fn clock_error(&self) -> Duration {
+            Duration::from_secs(60)
+        }
+    }
+
+    /// Goal: a worker is free as soon as its lease has ended, however coarse the clock of the store is. Method:
+    /// a clock that may be 60 s late, and is 59 s late.
+    #[tokio::test]
+    async fn a_coarse_clock_of_a_store_holds_no_worker() {
+        let store = CoarseClock(MemoryStore::new());
+        let until = WallClock.unix_ms() - 1;
+        let value = format!(r#"{{"holder":"n1","until":{until},"tag":"{}","released":true}}"#, "0".repeat(32));
+        let key = Key::new("workers/time41@1ms.worker10.sequence12.1767225600000/0000000001").unwrap();
+        let _ = store.compare_and_set(&key, Expected::Absent, value.as_bytes()).await.unwrap();
+        assert_eq!(list(&store).await.unwrap().workers[0].state, WorkerState::Free);
+    }
 
     #[test]
     fn the_name_of_a_pool_shows_its_workers() {
