@@ -1,12 +1,15 @@
 package snowmintgorm_test
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path"
 	"reflect"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -40,9 +43,17 @@ type membership struct {
 	Ticket  snowmint.ID `snowmint:"tickets"`
 }
 
+type lost struct {
+	ID snowmint.ID `snowmint:"nowhere"`
+}
+
 // open returns a database that executes nothing, with ids of a server that gives each namespace a range of its own: `orders`
 // from 1000, others from 1. Unlisted namespaces are unknown.
 func open(t *testing.T) *gorm.DB {
+	return openWith(t, &gorm.Config{DryRun: true})
+}
+
+func openWith(t *testing.T, config *gorm.Config) *gorm.DB {
 	var orders, others atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next := &others
@@ -68,7 +79,7 @@ func open(t *testing.T) *gorm.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	db, err := gorm.Open(tests.DummyDialector{}, &gorm.Config{DryRun: true})
+	db, err := gorm.Open(tests.DummyDialector{}, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +136,87 @@ func TestCompositeKeys(t *testing.T) {
 	}
 }
 
+// Goal: a field that the statement leaves out stays 0, so that no row in memory has an id that the database does not know.
+func TestFieldsThatAreLeftOutStay(t *testing.T) {
+	type shared struct {
+		ID      snowmint.ID `snowmint:"-"`
+		Ticket  snowmint.ID `snowmint:"tickets"`
+		Shown   snowmint.ID `gorm:"->" snowmint:"tickets"`
+		Ignored snowmint.ID `gorm:"-" snowmint:"tickets"`
+	}
+	db := open(t)
+	for _, create := range []func(*shared) *gorm.DB{
+		func(s *shared) *gorm.DB { return db.Omit("Ticket").Create(s) },
+		func(s *shared) *gorm.DB { return db.Select("ID").Create(s) },
+	} {
+		var s shared
+		if tx := create(&s); tx.Error != nil || s != (shared{}) {
+			t.Errorf("%+v, %v", s, tx.Error)
+		}
+	}
+	var s shared
+	if err := db.Create(&s).Error; err != nil || s != (shared{Ticket: 1}) {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Goal: rows that cannot be filled are an error, and neither a panic nor a row without an id.
+func TestRowsThatCannotBeFilled(t *testing.T) {
+	type plain struct {
+		ID int64 `snowmint:"orders"`
+	}
+	type pointer struct {
+		ID *snowmint.ID `snowmint:"orders"`
+	}
+	db := open(t)
+	for _, row := range []any{&plain{}, &pointer{}} {
+		if err := db.Create(row).Error; err == nil || !strings.Contains(err.Error(), "expected a field of the type snowmint.ID") {
+			t.Errorf("%T: %v", row, err)
+		}
+	}
+	for _, rows := range []any{item{Name: "a"}, [1]item{}} {
+		if err := db.Create(rows).Error; !errors.Is(err, gorm.ErrInvalidValue) {
+			t.Errorf("%T: %v", rows, err)
+		}
+	}
+	if err := db.Create(item{ID: 5, Name: "a"}).Error; err != nil {
+		t.Error(err)
+	}
+}
+
+// A pool counts transactions.
+type pool struct {
+	gorm.ConnPool
+	begun int
+}
+
+func (p *pool) BeginTx(context.Context, *sql.TxOptions) (gorm.ConnPool, error) {
+	p.begun++
+	return &tx{}, nil
+}
+
+type tx struct{ gorm.ConnPool }
+
+func (*tx) Commit() error   { return nil }
+func (*tx) Rollback() error { return nil }
+
+// Goal: ids are there before the transaction, which would keep a connection of the database while the server is slow.
+func TestIDsComeBeforeTheTransaction(t *testing.T) {
+	for _, skip := range []bool{false, true} {
+		pool := new(pool)
+		db := openWith(t, &gorm.Config{DryRun: true, ConnPool: pool, SkipDefaultTransaction: skip})
+		if err := db.Create(&lost{}).Error; !errors.Is(err, snowmint.UnknownNamespace) || pool.begun != 0 {
+			t.Errorf("%v, %d transactions", err, pool.begun)
+		}
+		var o order
+		if err := db.Create(&o).Error; err != nil || o.seen == 0 || pool.begun != 1 && !skip {
+			t.Errorf("%v, %+v, %d transactions", err, o, pool.begun)
+		}
+	}
+}
+
 // Goal: an error of Snowmint is the error of the statement, and no SQL is executed.
 func TestErrors(t *testing.T) {
-	type lost struct {
-		ID snowmint.ID `snowmint:"nowhere"`
-	}
 	tx := open(t).Create(&lost{})
 	if !errors.Is(tx.Error, snowmint.UnknownNamespace) || tx.Statement.SQL.Len() != 0 {
 		t.Errorf("%v, %q", tx.Error, tx.Statement.SQL.String())
