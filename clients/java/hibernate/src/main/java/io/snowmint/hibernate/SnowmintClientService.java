@@ -54,7 +54,7 @@ final class SnowmintClientService implements Service, Stoppable {
         if (!properties.containsKey("servers")) {
             throw new HibernateException(
                     "no Snowmint client: set hibernate.snowmint.servers, or"
-                        + " hibernate.snowmint.client to a client");
+                            + " hibernate.snowmint.client to a client");
         }
         return ClientProperties.builder(properties).build();
     }

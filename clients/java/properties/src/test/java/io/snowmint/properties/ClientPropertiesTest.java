@@ -28,10 +28,11 @@ class ClientPropertiesTest {
                                                 "token", "secret",
                                                 "max-age.orders", "unlimited",
                                                 "hedge-after", "unlimited",
+                                                "timeout", "1m",
                                                 "buffer-min", "7",
                                                 "buffer-max", "7"))
                                 .build()) {
-            assertEquals(1, client.namespace("orders").next());
+            assertEquals("orders", server.namespaceOf(client.namespace("orders").next()));
             assertEquals(
                     List.of(new FakeServer.Request("orders", 8, "Bearer secret")),
                     server.requests());
@@ -54,7 +55,7 @@ class ClientPropertiesTest {
                     client.namespace("orders").next();
                 }
             }
-            assertEquals(16, first.requests().size());
+            assertTrue(first.count() >= 16, "requests to the first server: " + first.count());
         }
     }
 

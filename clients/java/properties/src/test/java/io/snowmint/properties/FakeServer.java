@@ -15,10 +15,16 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Collectors;
 import java.util.stream.LongStream;
 
-/** A server for tests. Each namespace has the numbers from 1, or the texts from T-1. */
+/**
+ * A server for tests. Each namespace has a million numbers of its own, or texts such as {@code
+ * tickets-17}. Tests compare no exact ids: on a slow machine a request may be repeated.
+ */
 public final class FakeServer implements AutoCloseable {
+    private static final long MILLION = 1_000_000;
+
     private final HttpServer http;
     private final Map<String, AtomicLong> used = new ConcurrentHashMap<>();
+    private final AtomicLong unused = new AtomicLong(MILLION);
     private final List<Request> requests = new CopyOnWriteArrayList<>();
     private volatile boolean forbids;
 
@@ -37,9 +43,23 @@ public final class FakeServer implements AutoCloseable {
         return "http://127.0.0.1:" + http.getAddress().getPort();
     }
 
-    /** Returns the requests until now. */
+    /** Returns the requests until now, without repetitions. */
     public List<Request> requests() {
-        return List.copyOf(requests);
+        return requests.stream().distinct().toList();
+    }
+
+    /** Returns the number of requests until now. */
+    public int count() {
+        return requests.size();
+    }
+
+    /** Returns the namespace that an id belongs to. */
+    public String namespaceOf(long id) {
+        return used.entrySet().stream()
+                .filter(entry -> entry.getValue().get() / MILLION == id / MILLION)
+                .map(Map.Entry::getKey)
+                .findAny()
+                .orElse("none");
     }
 
     /** Rejects all later requests with the status 403, so that calls fail without a retry. */
@@ -61,14 +81,16 @@ public final class FakeServer implements AutoCloseable {
             exchange.close();
             return;
         }
-        long first = used.computeIfAbsent(namespace, name -> new AtomicLong(1)).getAndAdd(count);
+        long first =
+                used.computeIfAbsent(namespace, name -> new AtomicLong(unused.getAndAdd(MILLION)))
+                        .getAndAdd(count);
         String body =
                 path[2].equals("ranges")
                         ? String.format(
                                 "{\"ranges\":[{\"first\":\"%d\",\"count\":%d,\"step\":\"1\"}]}",
                                 first, count)
                         : LongStream.range(first, first + count)
-                                .mapToObj(n -> "\"T-" + n + "\"")
+                                .mapToObj(n -> "\"" + namespace + "-" + n + "\"")
                                 .collect(Collectors.joining(",", "{\"ids\":[", "]}"));
         byte[] bytes = body.getBytes(StandardCharsets.UTF_8);
         exchange.getResponseHeaders().set("Content-Type", "application/json");

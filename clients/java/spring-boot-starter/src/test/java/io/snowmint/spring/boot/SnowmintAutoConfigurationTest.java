@@ -101,12 +101,16 @@ class SnowmintAutoConfigurationTest {
                     .withPropertyValues(
                             "snowmint.servers[0]=" + server.url(),
                             "snowmint.token=secret",
+                            "snowmint.timeout=1m",
                             "snowmint.buffer.min=7",
                             "snowmint.buffer.max=7",
                             "snowmint.namespaces.orders=")
                     .run(
                             context -> {
-                                assertThat(context.getBean(IdSource.class).next()).isEqualTo(1);
+                                assertThat(
+                                                server.namespaceOf(
+                                                        context.getBean(IdSource.class).next()))
+                                        .isEqualTo("orders");
                                 closed[0] = context.getBean(SnowmintClient.class);
                             });
             assertThat(server.requests())

@@ -24,6 +24,7 @@ class SnowmintHealthTest {
                                     SnowmintHealthAutoConfiguration.class))
                     .withPropertyValues(
                             "snowmint.servers=http://127.0.0.1:1",
+                            "snowmint.timeout=1m",
                             "snowmint.namespaces.orders.max-age=unlimited");
 
     @Test
@@ -49,7 +50,7 @@ class SnowmintHealthTest {
                                 assertThat(second.getDetails())
                                         .containsEntry("orders", Map.of("buffered", 3))
                                         .containsEntry("tickets", Map.of("buffered", 3));
-                                assertThat(context.getBean(IdSource.class).next()).isEqualTo(2);
+                                assertThat(context.getBean(IdSource.class).buffered()).isEqualTo(3);
                             });
         }
     }
