@@ -19,7 +19,7 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 $venv/bin/ruff format --check --quiet . || { echo "format these files: clients/python/$venv/bin/ruff format clients/python" >&2; exit 1; }
 $venv/bin/ruff check --quiet .
-$venv/bin/mypy --no-error-summary src tests driver bench examples
+$venv/bin/mypy --no-error-summary src tests driver bench examples/fastapi examples/sqlalchemy
 $venv/bin/python -m pytest --quiet -p no:cacheprovider
 rm -rf target/dist
 $venv/bin/hatchling build -d target/dist >target/build.log 2>&1 || { cat target/build.log >&2; exit 1; }

@@ -29,7 +29,7 @@ class Turn(Generic[T]):
     interpreter, and takes the lock of the deque in an interpreter without one. The iterator of a `range` would not.
     """
 
-    __slots__ = ("ids", "mark", "pop", "until")
+    __slots__ = ("ages", "ids", "mark", "mono", "pop", "until", "wall")
 
     ids: deque[T]
     pop: Callable[[], T]
@@ -41,6 +41,9 @@ class Turn(Generic[T]):
         self.ids = ids
         self.pop = ids.popleft
         self.until = until
+        # The same, as fast to read as possible.
+        self.ages = until is not None
+        self.mono, self.wall = until or (0.0, 0.0)
         self.mark = mark
 
 

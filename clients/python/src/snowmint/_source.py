@@ -60,6 +60,8 @@ class Source(Generic[T]):
         self._is_text = is_text
         self._options = options
         self._clock = clock
+        self._mono = clock.mono
+        self._wall = clock.wall
         self._max_age = options.max_age_of(name)
         self._keeps = options.buffer[1] > 0
         self._stopped: Callable[[str], Error] | None = None if is_namespace(name) else invalid_namespace
@@ -89,9 +91,8 @@ class Source(Generic[T]):
     def draw_one(self) -> T | None:
         """Draws one id from memory; `None` if there is none."""
         turn = self._buffer.turn
-        until = turn.until
         # In place of `is_over`: this is the path of nearly all calls.
-        if until is not None and (self._clock.mono() >= until.mono or self._clock.wall() >= until.wall):
+        if turn.ages and (self._mono() >= turn.mono or self._wall() >= turn.wall):
             return None
         try:
             drawn = turn.pop()

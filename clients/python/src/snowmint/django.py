@@ -67,8 +67,8 @@ class SnowmintField(models.BigIntegerField):  # type: ignore[misc]
         id = SnowmintField(primary_key=True)
         number = SnowmintField(namespace="invoices", unique=True)
 
-    An object has its id before it is saved, and `bulk_create` needs no answer of the database. Ids that are set stay. Forms do not
-    show the field unless `editable` is set.
+    An object has its id before it is saved, and `bulk_create` needs no answer of the database. Ids that are set stay. Forms do
+    not show the field unless `editable` is set.
     """
 
     description = "Id from Snowmint"

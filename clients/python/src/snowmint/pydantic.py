@@ -14,4 +14,4 @@ IdText = Annotated[
     PlainSerializer(str, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,19}$"}),
 ]
-"""An `int` in Python that is a text in JSON, because a number in JavaScript is exact only up to 2^53. It reads texts and numbers."""
+"""An `int` in Python that is a text in JSON: a number in JavaScript is exact only up to 2^53. It reads texts and numbers."""

@@ -1,8 +1,8 @@
 """Ids of rows that SQLAlchemy inserts. Needs `snowmint[sqlalchemy]`.
 
-    class Order(Base):
-        __tablename__ = "orders"
-        id: Mapped[int] = id_column(client.namespace("orders"))
+class Order(Base):
+__tablename__ = "orders"
+id: Mapped[int] = id_column(client.namespace("orders"))
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def id_column(ids: Namespace | AsyncNamespace, *, primary_key: bool = True, **op
     """Returns a `BIGINT` column that takes an id from a namespace for each row without one.
 
     The rows of one `INSERT` get theirs one by one, from memory. An error of Snowmint ends the statement before the database sees
-    it. The ids of an `AsyncNamespace` are for `AsyncSession` and `AsyncConnection` only. Other options are those of
-    `mapped_column`.
+    it; SQLAlchemy raises it as the `orig` of a `StatementError`. The ids of an `AsyncNamespace` are for `AsyncSession` and
+    `AsyncConnection` only. Other options are those of `mapped_column`.
     """
     return mapped_column(BigInteger, primary_key=primary_key, autoincrement=False, default=_default(ids), **options)
 
