@@ -1,13 +1,13 @@
 package io.snowmint.spring.boot;
 
 import io.snowmint.client.SnowmintClient;
-import io.snowmint.spring.boot.SnowmintProperties.Buffer;
 import io.snowmint.spring.boot.SnowmintProperties.ClientCertificate;
 
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
 import org.springframework.boot.context.properties.EnableConfigurationProperties;
+import org.springframework.boot.context.properties.PropertyMapper;
 import org.springframework.boot.context.properties.source.InvalidConfigurationPropertyValueException;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Import;
@@ -42,37 +42,30 @@ public class SnowmintAutoConfiguration {
                         .order(properties.order())
                         .timeout(properties.timeout())
                         .hedgeAfter(properties.hedgeAfter().duration())
-                        .maxAge(properties.maxAge().duration());
-        Buffer buffer = properties.buffer();
-        builder.buffer(buffer.min(), buffer.max());
-        if (properties.token() != null) {
-            builder.token(properties.token());
-        }
-        if (properties.tokenFile() != null) {
-            builder.tokenFile(properties.tokenFile());
-        }
-        if (properties.caFile() != null) {
-            builder.caFile(properties.caFile());
-        }
-        ClientCertificate certificate = properties.clientCertificate();
-        if (certificate != null) {
-            if (certificate.certificate() == null || certificate.key() == null) {
-                throw new InvalidConfigurationPropertyValueException(
-                        "snowmint.client-certificate", null, "Set both certificate and key.");
-            }
-            builder.clientCertificate(certificate.certificate(), certificate.key());
-        }
-        if (properties.store() != null) {
-            builder.store(properties.store());
-        }
+                        .maxAge(properties.maxAge().duration())
+                        .buffer(properties.buffer().min(), properties.buffer().max());
+        // An empty text is no option, so that a placeholder may have an empty default.
+        PropertyMapper map = PropertyMapper.get().alwaysApplyingWhenNonNull();
+        map.from(properties::token).whenHasText().to(builder::token);
+        map.from(properties::tokenFile).to(builder::tokenFile);
+        map.from(properties::caFile).to(builder::caFile);
+        map.from(properties::clientCertificate).to(pair -> certificate(pair, builder));
+        map.from(properties::store).whenHasText().to(builder::store);
         properties
                 .namespaces()
                 .forEach(
-                        (name, namespace) -> {
-                            if (namespace.maxAge() != null) {
-                                builder.namespaceMaxAge(name, namespace.maxAge().duration());
-                            }
-                        });
+                        (name, namespace) ->
+                                map.from(namespace::maxAge)
+                                        .as(DurationLimit::duration)
+                                        .to(age -> builder.namespaceMaxAge(name, age)));
         return builder;
+    }
+
+    private static void certificate(ClientCertificate pair, SnowmintClient.Builder builder) {
+        if (pair.certificate() == null || pair.key() == null) {
+            throw new InvalidConfigurationPropertyValueException(
+                    "snowmint.client-certificate", null, "Set both certificate and key.");
+        }
+        builder.clientCertificate(pair.certificate(), pair.key());
     }
 }

@@ -164,6 +164,12 @@ class SnowmintAutoConfigurationTest {
     }
 
     @Test
+    void emptyTextsAreNoOptions() {
+        runner.withPropertyValues("snowmint.token=", "snowmint.store=", "snowmint.ca-file=")
+                .run(context -> assertThat(context).hasSingleBean(SnowmintClient.class));
+    }
+
+    @Test
     void customizersComeAfterTheProperties() throws Exception {
         try (FakeServer server = new FakeServer()) {
             runner.withBean(
