@@ -20,11 +20,12 @@ const untrusted = new Set([
 ]);
 
 /** The TLS alerts of a server that does not trust the client's certificate. */
-const alert =
-  /^ERR_SSL_(SSLV3|TLSV1|TLSV13)_ALERT_(BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE|CERTIFICATE_REVOKED|CERTIFICATE_EXPIRED|CERTIFICATE_UNKNOWN|UNKNOWN_CA|ACCESS_DENIED|CERTIFICATE_REQUIRED)$/;
+const alerts =
+  /alert (bad certificate|unsupported certificate|certificate revoked|certificate expired|certificate unknown|unknown ca|access denied|certificate required)/i;
 
 /** Returns whether a connection failed because one side does not trust the other's certificate. */
 export function isAboutCertificates(error: Error): boolean {
   const code = "code" in error && typeof error.code === "string" ? error.code : "";
-  return untrusted.has(code) || alert.test(code);
+  // An alert is in the code, as ERR_SSL_TLSV1_ALERT_UNKNOWN_CA, or only in the message, if it came during a write.
+  return untrusted.has(code) || alerts.test(`${code.replaceAll("_", " ")} ${error.message}`);
 }

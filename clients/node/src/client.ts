@@ -132,7 +132,7 @@ export class Client {
       buffer,
     });
     const namespace = { source, strings: new StringIds(source), bigints: new BigIntIds(source) };
-    if (!/^[A-Za-z0-9._:-]{1,64}$/.test(name)) {
+    if (!isName(name)) {
       source.stop(() => invalidNamespace(name));
     } else if (this.#isClosed) {
       source.stop(() => closed(name));
@@ -141,6 +141,11 @@ export class Client {
     }
     return namespace;
   }
+}
+
+/** Returns whether a namespace can have a name; a program without types may give anything. */
+function isName(name: unknown): boolean {
+  return typeof name === "string" && /^[A-Za-z0-9._:-]{1,64}$/.test(name);
 }
 
 /** Returns the items in a random order. */

@@ -100,7 +100,7 @@ export function invalidFile(option: string, cause: unknown): SnowmintError {
 }
 
 export function invalidNamespace(namespace: string): SnowmintError {
-  const name = JSON.stringify(shown(namespace, LONGEST_NAME));
+  const name = JSON.stringify(shown(String(namespace), LONGEST_NAME));
   const detail = `invalid namespace name ${name}: expected 1 to 64 letters, digits, '.', '_', '-' or ':'`;
   return new SnowmintError("InvalidNamespace", detail, { namespace });
 }

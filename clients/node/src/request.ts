@@ -109,7 +109,7 @@ function limitConnecting(socket: Socket, outgoing: http.ClientRequest, clock: Cl
 
 /** Returns the failure of a connection or request. */
 function unsent(server: string, error: Error): Failure {
-  const detail = shown(messageOf(error), LONGEST_MESSAGE);
+  const detail = shown(messageOf(error).trim(), LONGEST_MESSAGE);
   if (isAboutCertificates(error)) {
     return { server, detail, kind: "InvalidCertificate", retry: "afterRepair", scope: "server" };
   }

@@ -30,7 +30,8 @@ void test("ranges are read in their order", () => {
     ["0", "4"],
   );
   assert.deepEqual(read(ranges({ first: "5", count: 1, step: "0" }), 1), ["5"]);
-  assert.equal(read(ranges({ first: "1", count: 2 ** 24, step: "1" }), 2 ** 24)?.length, 2 ** 24);
+  const longest = readAnswer(Buffer.from(ranges({ first: "1", count: 2 ** 24, step: "1" })), false, 2 ** 24, until);
+  assert.ok(typeof longest !== "string" && longest[0]?.left === 2 ** 24);
 });
 
 void test("an invalid range makes the answer invalid", () => {
