@@ -3,11 +3,14 @@ package snowmint
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,13 +25,22 @@ type rawServer struct {
 
 // newRawServer starts a server that writes the texts of an answer one after the other. It closes a connection only when the client
 // does.
-func newRawServer(t *testing.T, answer func(request int64) []string) *rawServer {
+func newRawServer(t *testing.T, answer func(path string, request int64) []string) *rawServer {
+	return newRawServerOver(t, nil, answer)
+}
+
+// newRawServerOver starts a server over TLS, if the configuration is not nil.
+func newRawServerOver(t *testing.T, config *tls.Config, answer func(path string, request int64) []string) *rawServer {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
 	server := &rawServer{url: "http://" + listener.Addr().String()}
+	if config != nil {
+		listener = tls.NewListener(listener, config)
+		server.url = "https://" + listener.Addr().String()
+	}
 	var requests atomic.Int64
 	go func() {
 		for {
@@ -42,11 +54,12 @@ func newRawServer(t *testing.T, answer func(request int64) []string) *rawServer 
 				defer connection.Close()
 				reader := bufio.NewReader(connection)
 				for {
-					if _, err := http.ReadRequest(reader); err != nil {
+					request, err := http.ReadRequest(reader)
+					if err != nil {
 						io.Copy(io.Discard, reader)
 						return
 					}
-					for _, text := range answer(requests.Add(1)) {
+					for _, text := range answer(request.URL.Path, requests.Add(1)) {
 						io.WriteString(connection, text)
 					}
 				}
@@ -73,28 +86,60 @@ func (s *rawServer) expectOpen(t *testing.T, want int64) {
 // Goal: if a server or a proxy sends an answer twice, its ids come out once. The second copy would be the answer to the next request
 // on the connection.
 func TestAnAnswerThatIsSentTwiceIsUsedOnce(t *testing.T) {
-	server := newRawServer(t, func(request int64) []string {
-		answer := rawAnswer(fmt.Sprintf(`{"ranges":[{"first":"%d","count":1,"step":"1"}]}`, request))
-		return []string{answer, answer}
+	secure := httptest.NewTLSServer(nil)
+	defer secure.Close()
+	authority := filepath.Join(t.TempDir(), "server.pem")
+	write(t, authority, "CERTIFICATE", secure.Certificate().Raw)
+	for _, config := range []*tls.Config{nil, {Certificates: secure.TLS.Certificates}} {
+		server := newRawServerOver(t, config, func(_ string, request int64) []string {
+			answer := rawAnswer(fmt.Sprintf(`{"ranges":[{"first":"%d","count":1,"step":"1"}]}`, request))
+			return []string{answer, answer}
+		})
+		ids := open(t, Options{
+			Servers: []string{server.url}, CAFile: authority, Timeout: time.Minute, Buffer: &BufferSize{},
+		}).Namespace("a")
+		seen := map[ID]bool{}
+		for n := 0; n < 100; n++ {
+			id, err := ids.Next(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[id] {
+				t.Fatalf("%d came out twice", id)
+			}
+			seen[id] = true
+		}
+	}
+}
+
+// Goal: if an error is sent twice, the answers that follow do not shift to the next request, which may be of another namespace.
+func TestAnErrorThatIsSentTwiceShiftsNoAnswer(t *testing.T) {
+	const body = `{"type":"urn:snowmint:busy"}`
+	refusal := strings.Replace(rawAnswer(body), "200 OK", "503 Service Unavailable", 1)
+	server := newRawServer(t, func(path string, request int64) []string {
+		if request%3 == 1 {
+			return []string{refusal, refusal}
+		}
+		if path == "/v1/ranges/b" {
+			request += 1_000_000
+		}
+		return []string{rawAnswer(fmt.Sprintf(`{"ranges":[{"first":"%d","count":2,"step":"1"}]}`, 2*request))}
 	})
-	ids := open(t, Options{Servers: []string{server.url}, Timeout: time.Minute, Buffer: &BufferSize{}}).Namespace("a")
-	seen := map[ID]bool{}
-	for n := 0; n < 100; n++ {
-		id, err := ids.Next(context.Background())
-		if err != nil {
-			t.Fatal(err)
+	client := open(t, Options{Servers: []string{server.url}, Timeout: time.Minute})
+	for n := 0; n < 1000; n++ {
+		for _, name := range []string{"a", "b"} {
+			got, out, _ := client.fetcher.fetch(context.Background(), &client.Namespace(name).source.namespaceState, 2)
+			if out == filled && got.spans[0].first > 1_000_000 != (name == "b") {
+				t.Fatalf("%d is no id of namespace %s", got.spans[0].first, name)
+			}
 		}
-		if seen[id] {
-			t.Fatalf("%d came out twice", id)
-		}
-		seen[id] = true
 	}
 }
 
 // Goal: a server that accepts connections and is silent keeps none of them: not before TLS, and not after a change of protocols.
 func TestSilentServersKeepNoConnections(t *testing.T) {
 	const switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-	server := newRawServer(t, func(int64) []string { return []string{switched} })
+	server := newRawServer(t, func(string, int64) []string { return []string{switched} })
 	for _, c := range []struct {
 		url  string
 		kind Kind
@@ -124,7 +169,7 @@ func TestErrorsOfBrokenAnswersHideTheToken(t *testing.T) {
 		strings.Replace(rawAnswer(`{"detail":"hunter2"}`), "200", "403", 1),
 	} {
 		answer := answer
-		server := newRawServer(t, func(int64) []string { return []string{answer} })
+		server := newRawServer(t, func(string, int64) []string { return []string{answer} })
 		client := open(t, Options{
 			Servers: []string{server.url}, Token: "hunter2", Timeout: 50 * time.Millisecond, Buffer: &BufferSize{},
 			Store: "smst_" + strings.Repeat("0", 26),

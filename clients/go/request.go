@@ -112,6 +112,12 @@ func (f *fetcher) request(
 ) (ids []span, store string, failed *failure) {
 	var used *connection
 	ctx = traced(ctx, &used)
+	defer func() {
+		// After an error that is sent twice, each later answer would go to the next request.
+		if failed != nil && used != nil {
+			used.Close()
+		}
+	}()
 	address := fmt.Sprintf("%s/v1/%s/%s?count=%d&wait=%.3f", server, ns.path(), ns.name, count, wait.Seconds())
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
 	if err != nil {
@@ -140,7 +146,6 @@ func (f *fetcher) request(
 		return nil, "", unavailable(server, fmt.Sprintf("invalid answer: more than %d bytes", limit))
 	}
 	if used != nil && used.isRepeated(body) {
-		used.Close()
 		return nil, "", unavailable(server, "invalid answer: it is equal to the one before on the connection")
 	}
 	read := readRanges
