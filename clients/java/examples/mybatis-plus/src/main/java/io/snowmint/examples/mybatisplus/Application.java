@@ -1,5 +1,7 @@
 package io.snowmint.examples.mybatisplus;
 
+import static java.util.Objects.requireNonNull;
+
 import io.snowmint.mybatisplus.NamespaceMapper;
 
 import org.springframework.boot.autoconfigure.SpringBootApplication;
@@ -39,7 +41,8 @@ public class Application {
 
     /** Fills the tables, prints the numbers of rows and distinct ids, and exits. */
     public static void main(String[] args) throws Exception {
-        URI database = URI.create(System.getenv("DATABASE_URL"));
+        URI database =
+                URI.create(requireNonNull(System.getenv("DATABASE_URL"), "set DATABASE_URL"));
         String[] user = database.getUserInfo().split(":", 2);
         try (ConfigurableApplicationContext context =
                 new SpringApplicationBuilder(Application.class)

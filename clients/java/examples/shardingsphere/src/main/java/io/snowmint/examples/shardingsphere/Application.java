@@ -12,6 +12,7 @@ import java.sql.Statement;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -37,9 +38,9 @@ public final class Application {
     public static void main(String[] args) throws Exception {
         List<PGSimpleDataSource> databases =
                 List.of(
-                        configure(0, System.getenv("DATABASE_URL")),
-                        configure(1, System.getenv("DATABASE_URL_2")));
-        System.setProperty("app.servers", System.getenv("SNOWMINT_SERVERS"));
+                        configure(0, variable("DATABASE_URL")),
+                        configure(1, variable("DATABASE_URL_2")));
+        System.setProperty("app.servers", variable("SNOWMINT_SERVERS"));
         // ShardingSphere reads the metadata of tables when it starts.
         for (PGSimpleDataSource database : databases) {
             try (Connection connection = database.getConnection();
@@ -52,6 +53,10 @@ public final class Application {
         System.out.println(check(databases));
         // The pools of ShardingSphere have threads that keep the process alive.
         System.exit(0);
+    }
+
+    private static String variable(String name) {
+        return Objects.requireNonNull(System.getenv(name), "set the variable " + name);
     }
 
     /** Sets what the YAML file needs of a database, and returns the way around ShardingSphere. */
