@@ -12,7 +12,9 @@ export default defineConfig(
       // Demands `!`, which the strict rules forbid.
       "@typescript-eslint/non-nullable-type-assertion-style": "off",
     },
-    languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: fileURLToPath(new URL(".", import.meta.url)) } },
+    languageOptions: {
+      parserOptions: { projectService: true, tsconfigRootDir: fileURLToPath(new URL(".", import.meta.url)) },
+    },
   },
   {
     files: ["test/**/*.ts"],

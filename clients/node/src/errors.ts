@@ -99,9 +99,10 @@ export function invalidFile(option: string, cause: unknown): SnowmintError {
   return new SnowmintError("InvalidOption", `cannot use ${option}: ${messageOf(cause)}`, { cause });
 }
 
-export function invalidNamespace(namespace: string): SnowmintError {
-  const name = JSON.stringify(shown(String(namespace), LONGEST_NAME));
-  const detail = `invalid namespace name ${name}: expected 1 to 64 letters, digits, '.', '_', '-' or ':'`;
+export function invalidNamespace(name: unknown): SnowmintError {
+  const namespace = String(name);
+  const text = JSON.stringify(shown(namespace, LONGEST_NAME));
+  const detail = `invalid namespace name ${text}: expected 1 to 64 letters, digits, '.', '_', '-' or ':'`;
   return new SnowmintError("InvalidNamespace", detail, { namespace });
 }
 

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Checks the Node.js client: lint, format, types, unit tests, and the package as others see it. Builds the client into dist/, which
+# the driver for the conformance kit, the benchmark and the examples use. Needs Node.js 18 or later, npm and OpenSSL (Debian: nodejs
+# npm openssl). The first run downloads packages, later ones need no network.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+# Installs the locked packages of a folder, unless they are there.
+install() {
+    local stamp=$1/node_modules/.lock
+    cmp -s "$1/package-lock.json" "$stamp" && return
+    npm ci --prefix "$1" --no-audit --no-fund --loglevel=error
+    cp "$1/package-lock.json" "$stamp"
+}
+install .
+PATH=$PWD/node_modules/.bin:$PATH
+
+prettier --check --log-level warn .
+eslint .
+
+rm -rf dist target/build
+tsc -p tsconfig.esm.json
+tsc -p tsconfig.cjs.json
+echo '{ "type": "commonjs" }' >dist/cjs/package.json
+tsc -p tsconfig.test.json
+
+npm pack --silent --pack-destination target >target/packed
+publint --strict "target/$(<target/packed)"
+attw --quiet "target/$(<target/packed)"
+node --test target/build/test/
