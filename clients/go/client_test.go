@@ -305,10 +305,41 @@ func TestCallsThatLeftAreForgotten(t *testing.T) {
 	}
 }
 
+// Goal: after DiscardBuffered nothing is requested, not even again after an error, until the next call.
+func TestDiscardEndsTheRequest(t *testing.T) {
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) < 1_000_000 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintf(w, `{"ranges":[{"first":"7","count":%s,"step":"1"}]}`, r.URL.Query().Get("count"))
+	}))
+	defer server.Close()
+	ids := open(t, Options{Servers: []string{server.URL}, Timeout: time.Minute}).Namespace("a")
+	if _, ok, err := ids.TryNext(); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	for requests.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	ids.DiscardBuffered()
+	// The request that is on its way may still arrive.
+	time.Sleep(100 * time.Millisecond)
+	before := requests.Load()
+	time.Sleep(500 * time.Millisecond)
+	if got := requests.Swap(1_000_000) - before; got != 0 {
+		t.Errorf("%d requests after DiscardBuffered", got)
+	}
+	if id, err := ids.Next(context.Background()); id != 7 || err != nil {
+		t.Errorf("%d, %v", id, err)
+	}
+}
+
 // Goal: if every server asks for a later retry, calls that have less time fail, and calls that came later wait.
 func TestLaterCallsWaitForRetryAfter(t *testing.T) {
 	s := &open(t, Options{Servers: []string{"http://localhost:1"}}).Namespace("a").source
-	s.isFilling = true
+	s.isFilling, s.abandon = true, func() {}
 	for _, left := range []time.Duration{5 * time.Second, time.Minute} {
 		s.waiters = append(s.waiters, &waiter{missing: 1, deadline: time.Now().Add(left), answer: make(chan waited, 1)})
 	}

@@ -94,6 +94,8 @@ const (
 	late
 	// postponed: every server asked to retry later than the deadline.
 	postponed
+	// abandoned: the context was canceled.
+	abandoned
 )
 
 // fetch requests ids until a server returns them, a server rejects the request, or the timeout passes. The failure is set for
@@ -103,6 +105,9 @@ func (f *fetcher) fetch(ctx context.Context, ns *namespaceState, count int64) (f
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	for n := 0; ; n++ {
+		if ctx.Err() == context.Canceled {
+			return fetched{}, abandoned, nil
+		}
 		got, out, why := f.round(ctx, ns, count, deadline)
 		if out != nothing {
 			return got, out, why
@@ -123,6 +128,9 @@ func (f *fetcher) fetch(ctx context.Context, ns *namespaceState, count int64) (f
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
+			if ctx.Err() == context.Canceled {
+				return fetched{}, abandoned, nil
+			}
 			if last == nil {
 				last = f.noAnswer(f.servers[0], f.timeout)
 			}
@@ -176,7 +184,7 @@ func (f *fetcher) round(ctx context.Context, ns *namespaceState, count int64, de
 	answers := make(chan settled, len(order))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer r.abandon()
+	defer func() { r.abandon(ctx.Err() == context.Canceled) }()
 	var hedge *time.Timer
 	var hedgeDue <-chan time.Time
 	for ask := true; ; {
@@ -294,12 +302,12 @@ func (r *round) fail(server int, f *failure) {
 	}
 }
 
-// abandon gives up the servers that have not answered. Those that had enough time count as failed.
-func (r *round) abandon() {
+// abandon gives up the servers that have not answered. Those that had enough time count as failed, unless nobody wants an answer.
+func (r *round) abandon(isCanceled bool) {
 	now := time.Now()
 	for server, asked := range r.waiting {
 		r.failed.Add(1)
-		if waited := now.Sub(asked); waited >= r.hedgeAfter || waited >= r.attemptTimeout() {
+		if waited := now.Sub(asked); !isCanceled && (waited >= r.hedgeAfter || waited >= r.attemptTimeout()) {
 			r.choice.failed(r.ns.health, server, ofServer, now, 0)
 		}
 	}

@@ -31,6 +31,8 @@ type source struct {
 	drawnIn    uint64
 	rejectedAt time.Time
 	isFilling  bool
+	// abandon ends the present request, its retries and hedges.
+	abandon context.CancelFunc
 	// stopped is why no id is ever returned: the client is closed, or the name is invalid.
 	stopped *Error
 	// background ends when the client is closed.
@@ -205,13 +207,16 @@ func (s *source) discard() {
 	defer s.mu.Unlock()
 	s.generation++
 	s.wasEmpty = false
-	for _, w := range s.waiters {
+	for _, w := range s.sweep() {
 		for _, got := range w.got {
 			w.missing += got.count
 		}
 		w.got = nil
 	}
 	s.buffer.clear()
+	if s.abandon != nil && len(s.waiters) == 0 {
+		s.abandon()
+	}
 }
 
 func (s *source) close() {
@@ -235,19 +240,20 @@ func (s *source) reject(err *Error) {
 // fill fills the buffer and serves the waiting calls, until nothing is to be requested.
 func (s *source) fill() {
 	for {
-		count, generation, ok := s.nextRequest()
+		ctx, count, generation, ok := s.nextRequest()
 		if !ok {
 			return
 		}
-		got, out, why := s.fetcher.fetch(s.background, &s.namespaceState, count)
+		got, out, why := s.fetcher.fetch(ctx, &s.namespaceState, count)
 		if !s.settle(count, generation, got, out, why) {
 			return
 		}
 	}
 }
 
-// nextRequest returns how many ids to request now, and in which generation. Without anything to request, the goroutine ends.
-func (s *source) nextRequest() (count int64, generation uint64, ok bool) {
+// nextRequest returns how many ids to request now, in which context and generation. Without anything to request, the goroutine
+// ends.
+func (s *source) nextRequest() (ctx context.Context, count int64, generation uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.buffer.now()
@@ -262,17 +268,19 @@ func (s *source) nextRequest() (count int64, generation uint64, ok bool) {
 	rests := !s.rejectedAt.IsZero() && time.Since(s.rejectedAt) < afterRejection
 	if s.stopped != nil || wanted == 0 && (rests || !isLow && !isEmpty) {
 		s.isFilling = false
-		return 0, 0, false
+		return nil, 0, 0, false
 	}
 	s.target.adapt(time.Duration(now.mono), drawn, wanted > 0)
 	s.buffer.low = s.target.low()
-	return s.target.request(wanted, left), s.generation, true
+	ctx, s.abandon = context.WithCancel(s.background)
+	return ctx, s.target.request(wanted, left), s.generation, true
 }
 
 // settle takes the outcome of a request. It returns false if the goroutine has to end.
 func (s *source) settle(count int64, generation uint64, got fetched, out outcome, why *failure) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.abandon()
 	switch out {
 	case filled:
 		s.target.fitted()
@@ -291,6 +299,8 @@ func (s *source) settle(count int64, generation uint64, got fetched, out outcome
 			s.waiters = s.waiters[1:]
 		}
 		// Otherwise the next call starts it again.
+		s.isFilling = len(s.sweep()) > 0
+	case abandoned:
 		s.isFilling = len(s.sweep()) > 0
 	default:
 		s.noteFailure(why)
