@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the Go client: format, vet, staticcheck, unit tests with the race detector, and builds the driver for the conformance kit,
 # the benchmark and the example into target/. Needs Go 1.19 or later and a C compiler (Debian: golang-go gcc libc6-dev). The first
-# run downloads modules, later ones need no network.
+# run downloads modules (Debian: ca-certificates), later ones need no network.
 set -euo pipefail
 cd "$(dirname "$0")"
 

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// A connection remembers its last valid answer. If a server or a proxy sends an answer twice, net/http takes the second copy for the
-// answer to the next request on the connection. After any other answer, the connection is closed.
+// A connection remembers its last valid answer. If a server or a proxy sends an answer twice, net/http takes the second copy for
+// the answer to the next request on the connection. After any other answer, the connection is closed.
 type connection struct {
 	net.Conn
 	last atomic.Uint64

@@ -83,8 +83,8 @@ func (s *rawServer) expectOpen(t *testing.T, want int64) {
 	}
 }
 
-// Goal: if a server or a proxy sends an answer twice, its ids come out once. The second copy would be the answer to the next request
-// on the connection.
+// Goal: if a server or a proxy sends an answer twice, its ids come out once. The second copy would be the answer to the next
+// request on the connection.
 func TestAnAnswerThatIsSentTwiceIsUsedOnce(t *testing.T) {
 	secure := httptest.NewTLSServer(nil)
 	defer secure.Close()
@@ -155,7 +155,7 @@ func TestSilentServersKeepNoConnections(t *testing.T) {
 	}
 }
 
-// Goal: an error shows neither the token that an answer repeats, nor signs that control a terminal, wherever they are in the answer.
+// Goal: an error shows neither the token that an answer repeats, nor signs that control a terminal, wherever the answer has them.
 func TestErrorsOfBrokenAnswersHideTheToken(t *testing.T) {
 	const valid = `{"ranges":[{"first":"1","count":1,"step":"1"}]}`
 	for _, answer := range []string{
