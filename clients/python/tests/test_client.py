@@ -97,6 +97,19 @@ def test_one_connection_serves_many_requests(server: Server) -> None:
     assert (server.requests.qsize(), server.connections) == (50, 1)
 
 
+def test_an_answer_that_nobody_asked_for_is_dropped() -> None:
+    """A server that sends two answers to one request must not shift the answers to later ones."""
+    first = iter(range(1000, 2000, 10))
+
+    def reply(_: Request) -> bytes:
+        good = answer(f'{{"ranges":[{{"first":"{next(first)}","count":1,"step":"1"}}]}}')
+        return good + answer('{"ranges":[{"first":"7","count":1,"step":"1"}]}')
+
+    with serving(reply) as server, snowmint.Client([server.url], **UNLIMITED, buffer=(0, 0)) as client:
+        assert [client.namespace("orders").next() for _ in range(5)] == [1000, 1010, 1020, 1030, 1040]
+        assert server.connections == 5
+
+
 def test_nothing_starts_before_the_first_call() -> None:
     before = threads_of_clients()
     with snowmint.Client(["http://127.0.0.1:1"]) as client:

@@ -151,6 +151,18 @@ async def test_an_answer_after_the_limit_is_dropped() -> None:
 
 
 @in_virtual_time
+async def test_an_answer_that_is_read_after_the_limit_is_dropped() -> None:
+    script = Script(a=[(0.0, ids(1)), (0.0, ids(2))])
+    made, state = fetcher(script, timeout=10.0)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, virtual.VirtualLoop)
+    # After the request was sent, and before its answer is read.
+    loop.call_soon(loop.call_soon, loop.call_soon, loop.stall, 3.0)
+    assert firsts(await made.fetch(state, 1)) == [2]
+    assert made.counts.failed == 1
+
+
+@in_virtual_time
 async def test_the_timeout_ends_a_fetch() -> None:
     script = Script(a=[(NEVER, ids(1))], b=[(0.0, ConnectionRefusedError("refused"))])
     made, state = fetcher(script, timeout=1.0)

@@ -27,6 +27,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.now
 
+    def stall(self, seconds: float) -> None:
+        """Lets time pass while nothing runs, as on a machine that is suspended or too busy."""
+        self._virtual.now += seconds
+
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     loop = VirtualLoop()
