@@ -13,7 +13,7 @@ use snowmint_cluster::lease::Record;
 use snowmint_cluster::lease::admin::{LeaseEntry, leases, strange_keys};
 use snowmint_cluster::namespace::registry::{self, Listed, Room};
 use snowmint_cluster::namespace::{MAX_NAMESPACES, Scheme};
-use snowmint_store::{Expected, Key, Store, StoreErrorKind, StoreId, Versioned, Visibility};
+use snowmint_store::{Expected, Key, Store, StoreErrorKind, StoreId, Swap, Versioned, Visibility};
 
 use crate::AdminError;
 use crate::clock_offset::ClockOffset;
@@ -164,18 +164,26 @@ fn identity(store: &dyn Store) -> Finding {
     }
 }
 
+/// The problem of a store that did not apply a write, although nobody else had changed the record.
+const NOT_APPLIED: &str =
+    "the store did not apply a write; check that it accepts durable writes, as docs/stores.md says";
+
 /// Writes a record: only a write detects a full disk or a read-only database.
 #[expect(clippy::disallowed_methods, reason = "the check measures how long a call takes")]
 async fn write(store: &dyn Store) -> Finding {
     let written = async {
         let key = Key::new(RECORD).map_err(|error| AdminError::Failed(error.to_string()))?;
-        let found = store.load(&key).await?;
-        let expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
+        let before = store.load(&key).await?.map(|found| found.revision);
+        let expected = before.map_or(Expected::Absent, Expected::Revision);
         let value = format!("{{\"written\":\"{}\"}}", Utc(WallClock.unix_ms()));
         let started = std::time::Instant::now();
-        // A conflict is a success too: another doctor wrote it.
-        let swap = store.compare_and_set(&key, expected, value.as_bytes()).await;
-        Ok::<_, AdminError>(swap.map(|_| started.elapsed())?)
+        let swap = store.compare_and_set(&key, expected, value.as_bytes()).await?;
+        let took = started.elapsed();
+        // A conflict is a success only if another doctor wrote it: a server may drop writes that it is not to accept.
+        if matches!(swap, Swap::Conflict) && store.load(&key).await?.map(|found| found.revision) == before {
+            return Err(AdminError::Failed(NOT_APPLIED.to_owned()));
+        }
+        Ok::<_, AdminError>(took)
     };
     match written.await {
         Ok(took) => ok("write", format!("a write took {took:.1?}")),
@@ -587,7 +595,8 @@ fn node_met(node: &str, metrics: &str, readiness: Result<NodeReadiness, NodeErro
 
 #[cfg(test)]
 mod tests {
-    use snowmint_store::MemoryStore;
+    use async_trait::async_trait;
+    use snowmint_store::{MemoryStore, StoreError};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
@@ -612,6 +621,37 @@ mod tests {
         }
         let entries = leases(&store).await.unwrap();
         wrong_with_leases(&entries, NOW).into_iter().map(|finding| finding.text).collect()
+    }
+
+    /// A store that drops every write, as a server of MySQL whose settings every node refuses.
+    #[derive(Debug)]
+    struct Dropping(MemoryStore);
+
+    #[async_trait]
+    impl Store for Dropping {
+        async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+            self.0.load(key).await
+        }
+
+        async fn compare_and_set(&self, _: &Key, _: Expected, _: &[u8]) -> Result<Swap, StoreError> {
+            Ok(Swap::Conflict)
+        }
+
+        async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
+            self.0.list(prefix).await
+        }
+
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_write_that_was_never_applied_is_a_problem() {
+        let store = MemoryStore::new();
+        assert!(write(&store).await.ok && write(&store).await.ok);
+        assert!(!write(&Dropping(store)).await.ok);
+        assert!(!write(&Dropping(MemoryStore::new())).await.ok);
     }
 
     /// Goal: a store whose leases were all released before their ends says so, and not that one of them is held.

@@ -297,7 +297,8 @@ mod tests {
     async fn a_coarse_clock_of_a_store_holds_no_worker() {
         let store = CoarseClock(MemoryStore::new());
         let until = WallClock.unix_ms() - 1;
-        let value = format!(r#"{{"holder":"n1","until":{until},"tag":"{}","released":true}}"#, "0".repeat(32));
+        let value =
+            format!(r#"{{"holder":"n1","until":{until},"tag":"{}","released":true}}"#, "0".repeat(32));
         let key = Key::new("workers/time41@1ms.worker10.sequence12.1767225600000/0000000001").unwrap();
         let _ = store.compare_and_set(&key, Expected::Absent, value.as_bytes()).await.unwrap();
         assert_eq!(list(&store).await.unwrap().workers[0].state, WorkerState::Free);

@@ -51,11 +51,13 @@ impl ServerErrors for MySqlSettings {
     type Error = MySqlDatabaseError;
     const TABLE: &str = TABLE;
 
-    /// Access denied, no such database, unknown authentication, host not allowed, host blocked: permanent.
-    /// Any other may be temporary.
+    /// Access denied, no such database, unknown authentication, host not allowed, host blocked, password
+    /// expired, account locked or blocked: permanent. Any other may be temporary.
     fn login_kind(error: &MySqlDatabaseError) -> StoreErrorKind {
         match error.number() {
-            1044 | 1045 | 1049 | 1130 | 1251 | 1524 | 1698 => StoreErrorKind::Other,
+            1044 | 1045 | 1049 | 1130 | 1251 | 1524 | 1698 | 1820 | 1862 | 3118 | 4150 | 4151 => {
+                StoreErrorKind::Other
+            }
             _ => StoreErrorKind::Unavailable,
         }
     }
@@ -84,6 +86,9 @@ impl ServerErrors for MySqlSettings {
     fn advice(error: &MySqlDatabaseError) -> &'static str {
         match error.number() {
             1045 | 1698 => "check user and password",
+            1820 | 1862 => "the password has expired: set a new one with ALTER USER, and put it in the URL",
+            3118 | 4151 => "unlock the account: ALTER USER … ACCOUNT UNLOCK",
+            4150 => "too many logins with a wrong password: correct it, then run FLUSH PRIVILEGES on the server",
             1049 => "create the database, or use another",
             1044 => "grant the user its rights in this database",
             1142 | 1143 => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",

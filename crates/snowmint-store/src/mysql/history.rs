@@ -14,23 +14,54 @@ use crate::{StoreErrorKind, net};
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct GtidHistory(BTreeMap<GtidOrigin, u64>);
 
-/// A domain and a server of MariaDB, or the UUID of a server of MySQL.
+/// A domain and a server of MariaDB, or the UUID of a server of MySQL and the tag of its transactions, which
+/// may be empty. Each counts by itself.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum GtidOrigin {
     Domain(u64, u64),
-    Uuid(String),
+    Uuid { uuid: String, tag: String },
 }
 
 impl GtidHistory {
-    /// Parses lists of GTIDs: `0-1-100,0-2-105` of MariaDB, `3e11fa47-...:1-5:11-18, ...` of MySQL. Other
-    /// text is ignored.
+    /// Parses lists of GTIDs: `0-1-100,0-2-105` of MariaDB, `3e11fa47-...:1-5:11-18:tag:1-2, ...` of MySQL,
+    /// since 8.3 with [tags]. Other text is ignored.
+    ///
+    /// [tags]: https://dev.mysql.com/doc/refman/9.5/en/replication-gtids-concepts.html
     pub(super) fn parse(text: &str) -> Self {
         let mut history = Self::default();
-        for (origin, number) in text.split(',').filter_map(|it| one(it.trim())) {
-            let known = history.0.entry(origin).or_default();
-            *known = number.max(*known);
+        for list in text.split(',') {
+            match list.split_once(':') {
+                Some((uuid, rest)) => history.add_intervals(&uuid.trim().to_lowercase(), rest),
+                None => history.add_position(list.trim()),
+            }
         }
         history
+    }
+
+    /// Adds the intervals of a server of MySQL. A tag applies to those behind it.
+    fn add_intervals(&mut self, uuid: &str, list: &str) {
+        let mut tag = String::new();
+        for part in list.split(':').map(str::trim) {
+            let last = part.rsplit('-').next().unwrap_or_default().trim();
+            match last.parse() {
+                Ok(last) => self.add(GtidOrigin::Uuid { uuid: uuid.to_owned(), tag: tag.clone() }, last),
+                Err(_) => tag = part.to_lowercase(),
+            }
+        }
+    }
+
+    /// Adds a position of MariaDB.
+    fn add_position(&mut self, text: &str) {
+        let mut numbers = text.split('-').map(str::parse);
+        let parts = (numbers.next(), numbers.next(), numbers.next(), numbers.next());
+        if let (Some(Ok(domain)), Some(Ok(server)), Some(Ok(number)), None) = parts {
+            self.add(GtidOrigin::Domain(domain, server), number);
+        }
+    }
+
+    fn add(&mut self, origin: GtidOrigin, number: u64) {
+        let known = self.0.entry(origin).or_default();
+        *known = number.max(*known);
     }
 
     /// Returns the last known transaction of an origin. A MariaDB replica without a binary log knows only the
@@ -43,7 +74,7 @@ impl GtidHistory {
                     self.0.iter().filter(|it| matches!(it.0, GtidOrigin::Domain(it, _) if it == domain));
                 of_domain.map(|it| *it.1).max().unwrap_or(0)
             }
-            (None, GtidOrigin::Uuid(_)) => 0,
+            (None, GtidOrigin::Uuid { .. }) => 0,
         }
     }
 }
@@ -56,7 +87,8 @@ impl net::ServerHistory for GtidHistory {
                 self.has(origin),
                 match origin {
                     GtidOrigin::Domain(domain, server) => format!("domain {domain}, server {server}"),
-                    GtidOrigin::Uuid(uuid) => uuid.clone(),
+                    GtidOrigin::Uuid { uuid, tag } if tag.is_empty() => uuid.clone(),
+                    GtidOrigin::Uuid { uuid, tag } => format!("{uuid}, tag {tag}"),
                 },
             );
             format!("has transactions up to {has} of {of}, and this node has seen {number}")
@@ -65,23 +97,8 @@ impl net::ServerHistory for GtidHistory {
 
     fn merge(&mut self, other: Self) {
         for (origin, number) in other.0 {
-            let known = self.0.entry(origin).or_default();
-            *known = number.max(*known);
+            self.add(origin, number);
         }
-    }
-}
-
-fn one(text: &str) -> Option<(GtidOrigin, u64)> {
-    if let Some((uuid, intervals)) = text.split_once(':') {
-        let last = intervals.rsplit(':').find_map(|it| it.rsplit('-').next()?.trim().parse().ok())?;
-        return Some((GtidOrigin::Uuid(uuid.trim().to_lowercase()), last));
-    }
-    let mut numbers = text.split('-').map(str::parse);
-    match (numbers.next(), numbers.next(), numbers.next(), numbers.next()) {
-        (Some(Ok(domain)), Some(Ok(server)), Some(Ok(number)), None) => {
-            Some((GtidOrigin::Domain(domain, server), number))
-        }
-        _ => None,
     }
 }
 
@@ -182,6 +199,9 @@ impl net::ServerHistory for ClusterHistory {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
     use crate::net::ServerHistory as _;
 
@@ -200,6 +220,9 @@ mod tests {
             ("1-1-9,0-1-5", "0-1-5"),
             (&uuid(":1-6"), &uuid(":1-5")),
             (&uuid(":1-3:7-9,\n4e11fa47-71ca-11e1-9e33-c80aa9429562:1"), &uuid(":1-5")),
+            // A tag has numbers of its own.
+            (&uuid(":1-9531:backup:1-2"), &uuid(":1-9531")),
+            (&uuid(":1-9531:backup:1-2:9:zz:1"), &uuid(":zz:1:Backup:9:1-9531")),
         ] {
             assert_eq!(lacks(has, seen), None, "{has} after {seen}");
         }
@@ -212,12 +235,54 @@ mod tests {
             ("", &uuid(":1")),
             (&uuid(":1-4"), &uuid(":1-5")),
             ("4e11fa47-71ca-11e1-9e33-c80aa9429562:1-100", &uuid(":1-5")),
+            // A failover to a replica that lacks 200 acknowledged transactions.
+            (&uuid(":1-9331:backup:1-2"), &uuid(":1-9531:backup:1-2")),
+            (&uuid(":1-9331:backup:1-2"), &uuid(":1-9531")),
+            (&uuid(":1-9531:backup:1"), &uuid(":1-9531:backup:1-2")),
+            (&uuid(":1-9531"), &uuid(":1-9531:backup:1-2")),
+            (&uuid(":a:1-9"), &uuid(":b:1-9")),
         ] {
             assert!(lacks(has, seen).is_some(), "{has} after {seen}");
         }
         let mut seen = GtidHistory::parse("0-1-5,0-2-9");
         seen.merge(GtidHistory::parse("0-1-7,0-2-8,1-1-1"));
         assert_eq!(seen, GtidHistory::parse("0-1-7,0-2-9,1-1-1"));
+    }
+
+    proptest! {
+        /// Goal: each server and tag counts by itself. Method: sets of MySQL's whole grammar, with intervals in
+        /// any order and spaces wherever it allows them.
+        #[test]
+        fn the_last_transaction_of_each_server_and_tag_is_read(
+            sets in vec((0..3_u8, vec((0..3_usize, vec((1..u64::MAX, 0..9_u64), 1..4)), 1..4)), 0..4),
+            space in "[ \n]{0,2}",
+        ) {
+            let mut wanted = GtidHistory::default();
+            let mut text = String::new();
+            for (server, tags) in sets {
+                let uuid = format!("3e11fa47-71ca-11e1-9e33-c80aa942956{server}");
+                text += &format!("{space}{}{space}", if server == 1 { uuid.to_uppercase() } else { uuid.clone() });
+                for (nth, (tag, intervals)) in tags.into_iter().enumerate() {
+                    // Intervals without a tag can only be first.
+                    let tag = ["", "a", "_b_2"][if nth > 0 { tag.max(1) } else { tag }];
+                    if !tag.is_empty() {
+                        text += &format!(":{space}{tag}{space}");
+                    }
+                    for (first, more) in intervals {
+                        let last = first.saturating_add(more);
+                        text += &if more == 0 { format!(":{first}") } else { format!(":{first}{space}-{space}{last}") };
+                        wanted.add(GtidOrigin::Uuid { uuid: uuid.clone(), tag: tag.to_owned() }, last);
+                    }
+                }
+                text += ",";
+            }
+            prop_assert_eq!(GtidHistory::parse(&text), wanted, "{}", text);
+        }
+
+        #[test]
+        fn any_text_is_read(text in ".{0,40}") {
+            GtidHistory::parse(&text);
+        }
     }
 
     fn view(member: &str, number: &str, members: &str) -> ClusterHistory {
