@@ -287,6 +287,8 @@ BASE = ["http://localhost:1"]
         (["http://u:hunter2@h:1"], {}, "invalid server 'h': expected no user"),
         (["http://u:hunter2@h:x"], {}, "expected http"),
         (["http://u:hunter2@[h:1"], {}, "expected http"),
+        (["http://a..b"], {}, "expected http"),
+        (["http://.a"], {}, "expected http"),
         (BASE, {"order": "random"}, "invalid order 'random'"),
         (BASE, {"token": "hunter2 x"}, "expected visible ASCII"),
         (BASE, {"token": ""}, "expected visible ASCII"),

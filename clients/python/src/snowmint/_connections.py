@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from . import _http
 from ._options import Server
-from ._threads import in_thread, within
+from ._threads import in_thread
 
 _CONNECT_TIMEOUT = 1.0
 """Limit in seconds of connecting to one address, before TLS."""
@@ -94,40 +94,46 @@ class Connections:
         stream.rest(asyncio.get_running_loop().call_later(_KEPT_IDLE, expire))
 
     async def _connect(self, server: Server) -> _http.Stream:
-        opened = await self._connected_socket(server)
+        opened = await _connected_socket(server)
         self._sockets = {it for it in self._sockets if it.fileno() >= 0} | {opened}
-        try:
-            _, stream = await asyncio.get_running_loop().create_connection(
-                _http.Stream,
-                sock=opened,
-                ssl=self._context if server.has_tls else None,
-                server_hostname=server.host if server.has_tls else None,
-            )
-        except BaseException:
-            opened.close()
-            raise
+        # From here on, the transport closes the socket.
+        _, stream = await asyncio.get_running_loop().create_connection(
+            _http.Stream,
+            sock=opened,
+            ssl=self._context if server.has_tls else None,
+            server_hostname=server.host if server.has_tls else None,
+        )
         return stream
 
-    async def _connected_socket(self, server: Server) -> socket.socket:
-        loop = asyncio.get_running_loop()
-        failure: OSError | None = None
-        for family, address in await _addresses(server):
-            opened = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                opened.setblocking(False)
-                await within(_CONNECT_TIMEOUT, asyncio.ensure_future(loop.sock_connect(opened, address)))
-            except TimeoutError:
-                opened.close()
-                failure = TimeoutError(f"no connection to {address[0]!r} within {_CONNECT_TIMEOUT:g} s")
-            except OSError as error:
-                opened.close()
-                failure = error
-            except BaseException:
-                opened.close()
+
+async def _connected_socket(server: Server) -> socket.socket:
+    failure = OSError(f"{server.host} has no address")
+    for family, address in await _addresses(server):
+        opened = socket.socket(family, socket.SOCK_STREAM)
+        opened.setblocking(False)
+        connecting = asyncio.ensure_future(asyncio.get_running_loop().sock_connect(opened, address))
+        try:
+            await asyncio.wait({connecting}, timeout=_CONNECT_TIMEOUT)
+            if not connecting.done():
+                raise TimeoutError(f"no connection to {address[0]!r} within {_CONNECT_TIMEOUT:g} s")
+            connecting.result()
+        except BaseException as error:
+            await _close(opened, connecting)
+            if not isinstance(error, OSError):
                 raise
-            else:
-                return opened
-        raise failure or OSError(f"{server.host} has no address")
+            failure = error
+        else:
+            return opened
+    raise failure
+
+
+async def _close(opened: socket.socket, connecting: asyncio.Future[None]) -> None:
+    connecting.cancel()
+    try:
+        # The event loop has to forget the socket first: the next one may have the same number.
+        await asyncio.wait({connecting})
+    finally:
+        opened.close()
 
 
 async def _read_error(stream: _http.Stream, head: _http.Head) -> tuple[bytes, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import selectors
 import threading
 from collections.abc import Callable, Coroutine
@@ -81,7 +82,8 @@ class Engine:
     @staticmethod
     def _call(loop: asyncio.SelectorEventLoop, call: Callable[[], None]) -> None:
         try:
-            loop.call_soon_threadsafe(call)
+            # Without the context of the caller, which the task would keep alive.
+            loop.call_soon_threadsafe(call, context=contextvars.Context())
         except RuntimeError:
             # `stop` has ended the thread.
             pass
@@ -95,10 +97,13 @@ class Engine:
 
     def _begin(self, task: Callable[[], Coroutine[None, None, None]]) -> None:
         assert self._loop is not None
-        if not self._is_stopped:
-            running = self._loop.create_task(task())
-            self._tasks.add(running)
-            running.add_done_callback(self._tasks.discard)
+        if self._is_stopped:
+            # `stop` may have come before the loop was there.
+            self._cancel()
+            return
+        running = self._loop.create_task(task())
+        self._tasks.add(running)
+        running.add_done_callback(self._tasks.discard)
 
     def _cancel(self) -> None:
         assert self._loop is not None

@@ -107,7 +107,7 @@ class Store:
         found = "the answer names no store"
         if named is not None:
             found = f"the ids are of another store, {shown(named, LONGEST_NAME)}"
-        raise Failed(of_another_store(server, f"{found}: expected {self.identity}, {origin}"))
+        raise Failed(of_another_store(server, f"{found}: expected {shown(self.identity or '', LONGEST_NAME)}, {origin}"))
 
 
 class Fetcher:
@@ -153,10 +153,10 @@ class Fetcher:
                 if said is None or said.after is None:
                     said = unavailable(self.servers[0].url, "server asked to retry later (Retry-After)")
                 raise Unfilled(Outcome.POSTPONED, replace(said, after=closed_for))
-            pause = self.choice.pause(state.health, failed_rounds, now)
+            pause, left = self.choice.pause(state.health, failed_rounds, now), deadline - now
             failed_rounds += 1
-            await asyncio.sleep(max(0.0, min(pause, deadline - now)))
-            if loop.time() >= deadline:
+            await asyncio.sleep(max(0.0, min(pause, left)))
+            if pause >= left:
                 raise Unfilled(Outcome.LATE, state.last or no_answer(self.servers[0].url, self.timeout))
 
     async def attempt(self, server: Server, state: State, count: int, limit: float) -> Fetched:
@@ -185,7 +185,8 @@ class Fetcher:
             read = read_texts if state.is_text else read_ranges
             return read(answer.body, count), answer.headers.get("snowmint-store")
         except InvalidAnswer as error:
-            raise Failed(unavailable(server.url, f"invalid answer: {error}")) from None
+            text = f"invalid answer: {error}"
+            raise Failed(unavailable(server.url, text if token is None else text.replace(token, "(token)"))) from None
 
 
 def no_answer(server: str, within: float) -> Failure:

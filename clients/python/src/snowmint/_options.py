@@ -168,6 +168,8 @@ def _server(url: str) -> Server:
     try:
         parts = urllib.parse.urlsplit(url)
         host, port = parts.hostname, parts.port
+        # Empty or long parts of a name would be an error of each request.
+        (host or "").encode("idna")
     except ValueError:
         raise InvalidOption(f"invalid server URL: expected {_URL_FORM}") from None
     if "@" in parts.netloc:

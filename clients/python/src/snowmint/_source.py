@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, cast
 
@@ -140,7 +140,10 @@ class Source(Generic[T]):
                 result = timed_out(self.name, self._options.timeout, self._state.last)
         if isinstance(result, Error):
             raise result
-        return [cast("T", drawn) for span in result for drawn in span.ids]
+        ids: list[T] = []
+        for span in result:
+            ids.extend(cast("Sequence[T]", span.ids))
+        return ids
 
     def try_take(self) -> T | None:
         """Returns one id from memory, and never waits. It requests ids if there are none."""

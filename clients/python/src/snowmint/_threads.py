@@ -38,7 +38,11 @@ def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
             # The client was closed in the meantime.
             pass
 
-    threading.Thread(target=run, name="snowmint-call", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="snowmint-call", daemon=True).start()
+    except RuntimeError as error:
+        # The system has no more threads.
+        future.set_exception(OSError(str(error)))
     return future
 
 
