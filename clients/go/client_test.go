@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -261,6 +262,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		t.Errorf("%v does not wrap its cause", err)
 	}
 	secret := with(func(o *Options) { o.Token = "hunter2" })
+	if text, err := json.Marshal(map[string]any{"options": secret}); err != nil || strings.Contains(string(text), "hunter2") {
+		t.Errorf("%s, %v", text, err)
+	}
 	client := open(t, secret)
 	for _, printed := range []any{secret, &secret, client, client.Namespace("a")} {
 		if text := fmt.Sprintf("%v %+v %#v %s", printed, printed, printed, printed); strings.Contains(text, "hunter2") {

@@ -3,6 +3,7 @@ package snowmint
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -77,16 +78,27 @@ type BufferSize struct {
 
 // String returns all options but the token.
 func (o Options) String() string {
-	if o.Token != "" {
-		o.Token = "(set)"
-	}
-	type plain Options
-	return fmt.Sprintf("%+v", plain(o))
+	return fmt.Sprintf("%+v", o.withoutToken())
 }
 
 // GoString returns all options but the token.
 func (o Options) GoString() string {
 	return o.String()
+}
+
+// MarshalJSON returns all options but the token, for logs in JSON.
+func (o Options) MarshalJSON() ([]byte, error) {
+	return json.Marshal(o.withoutToken())
+}
+
+// printed has no methods, so that fmt and encoding/json show its fields.
+type printed Options
+
+func (o Options) withoutToken() printed {
+	if o.Token != "" {
+		o.Token = "(set)"
+	}
+	return printed(o)
 }
 
 // withDefaults returns a copy of the options with their defaults, or the first one that is invalid.
