@@ -62,10 +62,15 @@ function invalidRange(range: unknown): InvalidAnswer {
 /** Reads `{"ids": ["A-7", "A-8"]}`. */
 function readTexts(answer: unknown, count: number, until: Instant): Span[] {
   const ids = member(answer, "ids");
-  if (!Array.isArray(ids) || ids.length !== count || !ids.every((id) => typeof id === "string" && id !== "")) {
+  if (!Array.isArray(ids) || ids.length !== count || !ids.every(isTextId)) {
     throw new InvalidAnswer(`\`ids\`: expected ${String(count)} texts`);
   }
   return [new TextList(ids as string[], until)];
+}
+
+function isTextId(id: unknown): boolean {
+  // Half of a surrogate pair is no character: in UTF-8, two ids could become one.
+  return typeof id === "string" && id !== "" && !/\p{Surrogate}/u.test(id);
 }
 
 function member(object: unknown, name: string): unknown {

@@ -1,10 +1,10 @@
 import { Agents } from "./agents.js";
 import { systemClock } from "./clock.js";
 import { closed, invalidNamespace } from "./errors.js";
-import { Fetcher } from "./fetcher.js";
 import { BigIntIds, type Ids, StringIds } from "./ids.js";
 import type { Options } from "./options.js";
 import { httpSend } from "./request.js";
+import type { Shared } from "./round.js";
 import { ServerChoice } from "./servers.js";
 import { type Settings, settingsOf } from "./settings.js";
 import { Source } from "./source.js";
@@ -38,7 +38,7 @@ interface Namespace {
 export class Client {
   readonly #settings: Settings;
   readonly #agents: Agents;
-  readonly #fetcher: Fetcher;
+  readonly #shared: Shared;
   readonly #numbers = new Map<string, Namespace>();
   readonly #texts = new Map<string, Namespace>();
   #isClosed = false;
@@ -55,7 +55,7 @@ export class Client {
     this.#agents = new Agents(settings);
     const token = tokenFile === undefined ? fixedToken(settings.token) : fileToken(tokenFile);
     const servers = settings.isShuffled ? shuffled(settings.servers) : settings.servers;
-    this.#fetcher = new Fetcher({
+    this.#shared = {
       servers,
       choice: new ServerChoice(servers.length, Math.random),
       stores: new StoreGuard(settings.store),
@@ -64,7 +64,7 @@ export class Client {
       timeout,
       hedgeAfter,
       counts: { requests: 0, hedged: 0, failed: 0 },
-    });
+    };
   }
 
   /**
@@ -90,14 +90,14 @@ export class Client {
    * before.
    */
   get store(): string | undefined {
-    const { store } = this.#fetcher.shared.stores;
+    const { store } = this.#shared.stores;
     return store === "" ? undefined : store;
   }
 
   /** Returns counts for metrics. */
   stats(): Stats {
     const buffered = this.#sources().reduce((sum, source) => sum + source.buffered, 0);
-    return { ...this.#fetcher.shared.counts, buffered };
+    return { ...this.#shared.counts, buffered };
   }
 
   /** Drops all ids and closes the connections. Calls that wait and all later calls get an error of the kind `Closed`. */
@@ -106,7 +106,6 @@ export class Client {
     for (const source of this.#sources()) {
       source.stop(() => closed(source.name));
     }
-    this.#fetcher.close();
     this.#agents.close();
     return Promise.resolve();
   }
@@ -127,7 +126,7 @@ export class Client {
     }
     const { maxAge, namespaceMaxAge, buffer } = this.#settings;
     const source = new Source(name, isText, {
-      fetcher: this.#fetcher,
+      shared: this.#shared,
       maxAge: namespaceMaxAge.get(name) ?? maxAge,
       buffer,
     });

@@ -77,7 +77,7 @@ export function httpSend(agents: { http: http.Agent; https: https.Agent }, token
         resolve(unsent(server.url, error));
       });
       outgoing.on("response", (response) => {
-        resolve(read(server.url, response, request, authorization));
+        read(server.url, response, request, authorization, resolve);
       });
       outgoing.on("close", () => {
         resolve(unavailable(server.url, "connection closed"));
@@ -116,52 +116,68 @@ function unsent(server: string, error: Error): Failure {
   return unavailable(server, detail);
 }
 
-async function read(
+/** Reads the answer of a server, and calls `done` once. */
+function read(
   server: string,
   response: http.IncomingMessage,
-  { count, isText, until }: IdRequest,
+  request: IdRequest,
   token: string,
-): Promise<Granted | Failure> {
-  const status = response.statusCode ?? 0;
-  if (status !== 200) {
-    return refusal(server, status, response.headers, await readBody(response, LONGEST_ERROR), token);
-  }
-  const limit = count * LONGEST_ID + LONGEST_FRAME;
-  const body = await readBody(response, limit);
+  done: (reply: Granted | Failure) => void,
+): void {
+  const { socket, statusCode: status = 0, headers } = response;
+  const limit = status === 200 ? request.count * LONGEST_ID + LONGEST_FRAME : LONGEST_ERROR;
+  const end = (body: Buffer | string) => {
+    const reply =
+      status === 200 ? granted(server, socket, headers, body, request) : refusal(server, status, headers, body, token);
+    if (!("spans" in reply)) {
+      // If a server sends an error twice, the second one must not be the answer to the next request.
+      socket.destroy();
+    }
+    done(reply);
+  };
+  const chunks: Buffer[] = [];
+  let length = 0;
+  response.on("data", (chunk: Buffer) => {
+    length += chunk.length;
+    chunks.push(chunk);
+    if (length > limit) {
+      chunks.length = 0;
+      response.removeAllListeners("data");
+      end(`invalid answer: more than ${String(limit)} bytes`);
+    }
+  });
+  response.on("end", () => {
+    end(Buffer.concat(chunks));
+  });
+  response.on("error", (error) => {
+    end(`broken answer: ${messageOf(error)}`);
+  });
+}
+
+/** The last answer of each connection. */
+const lastAnswers = new WeakMap<Socket, Buffer>();
+
+/** Returns the ids of an answer. The body is a text if it cannot be used. */
+function granted(
+  server: string,
+  socket: Socket,
+  headers: http.IncomingHttpHeaders,
+  body: Buffer | string,
+  { count, isText, until }: IdRequest,
+): Granted | Failure {
   if (typeof body === "string") {
     return unavailable(server, body);
   }
+  if (lastAnswers.get(socket)?.equals(body) === true) {
+    return unavailable(server, "invalid answer: it is equal to the one before on the connection");
+  }
+  lastAnswers.set(socket, body);
   const spans = readAnswer(body, isText, count, until);
   if (typeof spans === "string") {
     return unavailable(server, `invalid answer: ${spans}`);
   }
-  const store = response.headers["snowmint-store"];
+  const store = headers["snowmint-store"];
   return { spans, store: typeof store === "string" ? store : "" };
-}
-
-/** Returns the body of an answer, or why it cannot be used. */
-function readBody(response: http.IncomingMessage, limit: number): Promise<Buffer | string> {
-  return new Promise((resolve) => {
-    const chunks: Buffer[] = [];
-    let length = 0;
-    response.on("data", (chunk: Buffer) => {
-      length += chunk.length;
-      chunks.push(chunk);
-      if (length > limit) {
-        resolve(`invalid answer: more than ${String(limit)} bytes`);
-        response.destroy();
-      }
-    });
-    response.on("end", () => {
-      resolve(Buffer.concat(chunks));
-    });
-    response.on("error", (error) => {
-      resolve(`broken answer: ${messageOf(error)}`);
-    });
-    response.on("close", () => {
-      resolve("broken answer: connection closed");
-    });
-  });
 }
 
 /** Reads why a server returned no ids. */

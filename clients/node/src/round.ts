@@ -83,9 +83,10 @@ export class Round {
     });
   }
 
-  /** Ends the round without ids. */
+  /** Ends the round without ids. The servers without an answer have not failed. */
   cancel(): void {
-    this.#finish({ kind: "nothing" });
+    this.#abandon(Infinity);
+    this.#resolve({ kind: "nothing" });
   }
 
   /** Sends the request to the next server, or ends the round if nobody can answer any more. */
@@ -201,20 +202,20 @@ export class Round {
   }
 
   #finish(outcome: Outcome): void {
-    this.#hedge?.cancel();
-    this.#abandon();
+    this.#abandon(Math.min(this.#shared.hedgeAfter, this.#attemptTimeout));
     this.#resolve(outcome);
   }
 
   /** Gives up the servers that have not answered. Those that had enough time count as failed. */
-  #abandon(): void {
-    const { choice, clock, counts, hedgeAfter } = this.#shared;
+  #abandon(enough: number): void {
+    const { choice, clock, counts } = this.#shared;
+    this.#hedge?.cancel();
     const now = clock.mono();
     for (const [index, { sent, abort, timer }] of this.#waiting) {
       timer.cancel();
       abort.abort();
       counts.failed++;
-      if (now - sent.mono >= Math.min(hedgeAfter, this.#attemptTimeout)) {
+      if (now - sent.mono >= enough) {
         choice.failed(this.#namespace.health, index, "server", now, 0);
       }
     }

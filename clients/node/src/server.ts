@@ -2,7 +2,6 @@ import type { RequestOptions } from "node:http";
 import { urlToHttpOptions } from "node:url";
 
 import { invalidOption } from "./errors.js";
-import { LONGEST_NAME, shown } from "./shown.js";
 
 /** A server, and how to connect to it. */
 export interface Server {
@@ -18,14 +17,14 @@ export function server(text: unknown): Server {
   const form = "http://HOST:PORT or https://HOST:PORT";
   const parsed = typeof text === "string" && /^https?:\/\/[^/]/i.test(text) ? urlOf(text) : undefined;
   if (typeof text !== "string" || parsed === undefined) {
-    // The text may contain a password.
+    // No error shows the text: it may contain a password.
     throw invalidOption("server URL", "", form);
   }
   if (parsed.username !== "" || parsed.password !== "") {
     throw invalidOption("server", parsed.host, "no user and password: set a token with the option `token`");
   }
   if (/[?#]/.test(text)) {
-    throw invalidOption("server", JSON.stringify(shown(text, LONGEST_NAME)), "no query");
+    throw invalidOption("server", parsed.host, "no query");
   }
   const { protocol, hostname, port } = urlToHttpOptions(parsed);
   return {

@@ -2,8 +2,9 @@ import { IdBuffer } from "./buffer.js";
 import { type Clock, type Instant, instant } from "./clock.js";
 import type { SnowmintError } from "./errors.js";
 import { timedOut, toError } from "./failure.js";
-import type { Fetched, Fetcher } from "./fetcher.js";
+import { Fetch, type Fetched } from "./fetch.js";
 import { NamespaceState } from "./namespace_state.js";
+import type { Shared } from "./round.js";
 import type { Span } from "./span.js";
 import { Target } from "./target.js";
 import { Waiter } from "./waiter.js";
@@ -13,7 +14,7 @@ const AFTER_REJECTION = 1000;
 
 /** What a source needs to know of its client. */
 export interface SourceOptions {
-  readonly fetcher: Fetcher;
+  readonly shared: Shared;
   readonly maxAge: number;
   readonly buffer: readonly [min: number, max: number];
 }
@@ -25,7 +26,7 @@ export interface SourceOptions {
 export class Source {
   readonly name: string;
   readonly #state: NamespaceState;
-  readonly #fetcher: Fetcher;
+  readonly #shared: Shared;
   readonly #clock: Clock;
   readonly #buffer: IdBuffer;
   readonly #target: Target;
@@ -40,14 +41,16 @@ export class Source {
   #drawnIn = 0;
   #rejectedAt = -Infinity;
   #isFilling = false;
+  /** The request on its way. */
+  #fetch: Fetch | undefined;
   /** Why no id is ever returned: the client is closed, or the name is invalid. */
   #stopped: (() => SnowmintError) | undefined;
 
-  constructor(name: string, isText: boolean, { fetcher, maxAge, buffer }: SourceOptions) {
+  constructor(name: string, isText: boolean, { shared, maxAge, buffer }: SourceOptions) {
     this.name = name;
-    this.#fetcher = fetcher;
-    this.#clock = fetcher.shared.clock;
-    this.#state = new NamespaceState(name, isText, maxAge, fetcher.shared.servers.length);
+    this.#shared = shared;
+    this.#clock = shared.clock;
+    this.#state = new NamespaceState(name, isText, maxAge, shared.servers.length);
     this.#buffer = new IdBuffer(this.#clock, maxAge);
     this.#target = new Target(buffer, maxAge);
     this.#keeps = buffer[1] > 0;
@@ -99,6 +102,9 @@ export class Source {
       waiter.dropAll();
     }
     this.#buffer.clear();
+    if (this.#waiters.size === 0) {
+      this.#fetch?.cancel();
+    }
   }
 
   /** Makes each call an error, also those that wait. */
@@ -106,6 +112,7 @@ export class Source {
     this.#stopped ??= error;
     this.#buffer.clear();
     this.#reject(this.#stopped);
+    this.#fetch?.cancel();
   }
 
   #throwIfStopped(): void {
@@ -115,7 +122,7 @@ export class Source {
   }
 
   #wait(missing: number, got: Span[], signal: AbortSignal | undefined): Promise<readonly Span[]> {
-    const { timeout } = this.#fetcher.shared;
+    const { timeout } = this.#shared;
     return new Promise((resolve, reject) => {
       const leave = (reason: unknown) => {
         this.#waiters.delete(waiter);
@@ -129,7 +136,7 @@ export class Source {
         leave(timedOut(this.name, timeout, this.#state.lastFailure));
       };
       const timer = this.#clock.after(timeout, onTimeout, true);
-      const waiter = new Waiter(missing, got, resolve, reject, () => {
+      const waiter = new Waiter(missing, got, this.#clock.mono() + timeout, resolve, reject, () => {
         timer.cancel();
         signal?.removeEventListener("abort", onAbort);
       });
@@ -142,10 +149,7 @@ export class Source {
 
   /** Returns an error to every waiting call. */
   #reject(error: () => SnowmintError): void {
-    for (const waiter of this.#waiters) {
-      this.#waiters.delete(waiter);
-      waiter.reject(error());
-    }
+    this.#rejectBefore(Infinity, error);
   }
 
   /** Starts the loop unless it runs. Before it ends, it looks for work again. */
@@ -166,7 +170,8 @@ export class Source {
         return;
       }
       const generation = this.#generation;
-      this.#settle(count, generation, await this.#fetcher.fetch(this.#state, count));
+      this.#fetch = new Fetch(this.#shared, this.#state, count);
+      this.#settle(count, generation, await this.#fetch.run());
     }
   }
 
@@ -207,14 +212,22 @@ export class Source {
         this.#reject(() => toError(fetched.failure, this.name));
         return;
       case "postponed":
-        this.#reject(() => toError(fetched.failure, this.name));
-        // The next call starts the loop again.
-        this.#isFilling = false;
-        return;
+        this.#rejectBefore(this.#clock.mono() + fetched.retryAfter, () => toError(fetched.failure, this.name));
+        break;
       case "late":
         this.#state.noteFailure(fetched.failure);
-        // Calls that began during the fetch wait for the next one.
-        this.#isFilling = this.#waiters.size > 0;
+        break;
+      case "cancelled":
+    }
+  }
+
+  /** Returns an error to the waiting calls whose deadline is before a time. Those that came later have the time to wait. */
+  #rejectBefore(time: number, error: () => SnowmintError): void {
+    for (const waiter of this.#waiters) {
+      if (waiter.deadline < time) {
+        this.#waiters.delete(waiter);
+        waiter.reject(error());
+      }
     }
   }
 

@@ -5,6 +5,8 @@ import type { Span } from "./span.js";
 export class Waiter {
   /** How many ids the call still needs. */
   missing: number;
+  /** When the call ends without ids, of the monotonic clock. */
+  readonly deadline: number;
   #got: Span[];
   /**
    * Ids that became too old while the call waited were dropped. Only once, because a call whose answers take longer than the maximum
@@ -19,12 +21,14 @@ export class Waiter {
   constructor(
     missing: number,
     got: Span[],
+    deadline: number,
     resolve: (spans: readonly Span[]) => void,
     reject: (reason: unknown) => void,
     end: () => void,
   ) {
     this.missing = missing;
     this.#got = got;
+    this.deadline = deadline;
     this.#resolve = resolve;
     this.#reject = reject;
     this.#end = end;

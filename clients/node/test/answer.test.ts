@@ -70,7 +70,15 @@ void test("an invalid range makes the answer invalid", () => {
 
 void test("texts are read as they are", () => {
   assert.deepEqual(read('{"ids":["A-1","\\u00c4-2"]}', 2, true), ["A-1", "Ä-2"]);
-  for (const body of ['{"ids":["A"]}', '{"ids":["A","B","C"]}', '{"ids":["A",""]}', '{"ids":["A",5]}', "{}", ""]) {
+  for (const body of [
+    '{"ids":["A"]}',
+    '{"ids":["A","B","C"]}',
+    '{"ids":["A",""]}',
+    '{"ids":["A",5]}',
+    '{"ids":["A","\\ud800"]}',
+    "{}",
+    "",
+  ]) {
     assert.equal(read(body, 2, true), undefined, body);
   }
   // Two texts that differ in invalid bytes would become one.

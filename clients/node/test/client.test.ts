@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { mkdtempSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type TestContext } from "node:test";
@@ -174,3 +176,30 @@ void test("requests share a connection", async (t) => {
   }
   assert.equal(ports.size, 1);
 });
+
+// Goal: what a server sends twice on one connection is used once, and an error is not the answer to the next request.
+// Method: the second copy comes when the next request is on its way.
+for (const status of [200, 503]) {
+  void test(`an answer of status ${String(status)} that is sent twice is used once`, async (t) => {
+    const answers: string[] = [];
+    const server = createServer((socket) => {
+      let last = "";
+      socket.on("error", () => undefined);
+      socket.on("data", () => {
+        const id = answers.length + 1;
+        const body = `{"ranges":[{"first":"${String(id)}","count":1,"step":"1"}]}`;
+        const head = `HTTP/1.1 ${String(answers.length === 0 ? status : 200)} X\r\ncontent-length: ${String(body.length)}\r\n\r\n`;
+        answers.push(head + body);
+        socket.write(last === "" ? head + body : last);
+        last = head + body;
+      });
+    }).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    t.after(() => server.close());
+    const url = `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
+    const orders = open(t, { servers: [url], buffer: { max: 0 } }).namespace("orders");
+    const first = await orders.next();
+    assert.equal(first, status === 200 ? "1" : "2");
+    assert.notEqual(await orders.next(), first);
+  });
+}

@@ -11,7 +11,7 @@ function open(options: { maxAge?: number; buffer?: [number, number]; timeout?: n
   const clock = new TestClock();
   const servers = new TestServers(["a"], clock, { timeout: options.timeout ?? 5000 });
   const { maxAge = Infinity, buffer = [0, 100] } = options;
-  const source = new Source("orders", false, { fetcher: servers.fetcher, maxAge, buffer });
+  const source = new Source("orders", false, { shared: servers.shared, maxAge, buffer });
   return { clock, servers, source, ids: new StringIds(source) };
 }
 
@@ -168,6 +168,7 @@ void test("a discard drops ids in memory and on their way, and requests none", a
   await settled();
   ids.discardBuffered();
   assert.equal(ids.buffered, 0);
+  assert.equal(servers.request(1).signal.aborted, true);
   servers.request(1).grant();
   await settled();
   assert.equal(ids.buffered, 0);
@@ -176,6 +177,37 @@ void test("a discard drops ids in memory and on their way, and requests none", a
   await settled();
   servers.request(2).grant();
   assert.equal(await call, "18");
+});
+
+void test("a discard ends the retries of a request in the background", async () => {
+  const { clock, servers, ids } = open();
+  assert.equal(ids.tryNext(), null);
+  await settled();
+  servers.request(0).fail({});
+  await settled();
+  ids.discardBuffered();
+  await clock.advance(60_000);
+  assert.equal(servers.requests.length, 1);
+  const call = ids.next();
+  await settled();
+  servers.request(1).grant();
+  assert.equal(await call, "1");
+});
+
+// Goal: if every server asks for a later retry, calls that have less time fail at once, and calls that came later wait.
+void test("calls that came later wait for Retry-After", async () => {
+  const { clock, servers, ids } = open({ buffer: [0, 0] });
+  const first = assert.rejects(ids.next(), { kind: "Unavailable", retryAfter: 4000 });
+  await settled();
+  await clock.advance(1500);
+  const later = ids.next();
+  servers.request(0).fail({ retryAfter: 4000 });
+  await first;
+  await clock.advance(3999);
+  assert.equal(servers.requests.length, 1);
+  await clock.advance(1);
+  servers.request(1).grant();
+  assert.equal(await later, "1");
 });
 
 void test("a discard takes the ids that a waiting call has got", async () => {
@@ -200,7 +232,6 @@ void test("the end of the client is an error of each call, and drops what is on 
   const calls = [ids.next(), ids.nextMany(3)].map((call) => assert.rejects(call, isKind("Closed")));
   await settled();
   source.stop(() => closed("orders"));
-  servers.fetcher.close();
   await Promise.all(calls);
   servers.request(0).grant();
   await settled();

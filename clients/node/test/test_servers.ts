@@ -1,7 +1,7 @@
 import type { Clock } from "../src/clock.js";
 import type { Failure } from "../src/failure.js";
-import { Fetcher } from "../src/fetcher.js";
 import type { Granted, IdRequest } from "../src/request.js";
+import type { Shared } from "../src/round.js";
 import { server } from "../src/server.js";
 import { ServerChoice } from "../src/servers.js";
 import { Numbers } from "../src/span.js";
@@ -20,11 +20,11 @@ export interface TestRequest extends IdRequest {
 /** Servers without a network: the test answers each request, in any order. Ids count from 1. */
 export class TestServers {
   readonly requests: TestRequest[] = [];
-  readonly fetcher: Fetcher;
+  readonly shared: Shared;
   #next = 1n;
 
   constructor(names: readonly string[], clock: Clock, options: { timeout?: number; hedgeAfter?: number } = {}) {
-    this.fetcher = new Fetcher({
+    this.shared = {
       servers: names.map((name) => server(`http://${name}`)),
       choice: new ServerChoice(names.length, () => 1),
       stores: new StoreGuard(""),
@@ -55,7 +55,7 @@ export class TestServers {
             },
           });
         }),
-    });
+    };
   }
 
   /** Returns a request: the first one is 0, the last one -1. */

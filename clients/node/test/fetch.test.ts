@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { Fetch, type Fetched } from "../src/fetch.js";
 import { NamespaceState } from "../src/namespace_state.js";
 import { settled, TestClock } from "./test_clock.js";
 import { TestServers } from "./test_servers.js";
@@ -17,12 +18,13 @@ function begin({ servers: names = ["a", "b"], count = 3, ...options }: Setting) 
   const clock = new TestClock();
   const servers = new TestServers(names, clock, options);
   const state = new NamespaceState("orders", false, 1000, names.length);
-  const fetch = () => servers.fetcher.fetch(state, count);
-  return { clock, servers, fetch, fetched: fetch(), counts: servers.fetcher.shared.counts };
+  const first = new Fetch(servers.shared, state, count);
+  const fetch = () => new Fetch(servers.shared, state, count).run();
+  return { clock, servers, fetch, first, fetched: first.run(), counts: servers.shared.counts };
 }
 
 /** Returns the first id of a fetch. */
-async function firstId(fetched: ReturnType<TestServers["fetcher"]["fetch"]>): Promise<string | undefined> {
+async function firstId(fetched: Promise<Fetched>): Promise<string | undefined> {
   const result = await fetched;
   return result.kind === "filled" ? result.spans[0]?.shift() : result.kind;
 }
@@ -137,7 +139,7 @@ void test("ids of a second store are dropped", async () => {
   await settled();
   servers.request(-1).grant("smst_1");
   assert.equal(await firstId(next), "7");
-  assert.equal(servers.fetcher.shared.stores.store, "smst_1");
+  assert.equal(servers.shared.stores.store, "smst_1");
 });
 
 void test("a server that asks for a later retry than the deadline fails the call at once", async () => {
@@ -160,20 +162,22 @@ void test("a used-up quota is a reason to request fewer ids, unless another serv
   const next = both.fetch();
   await both.clock.advance(40_000);
   assert.deepEqual(both.servers.requests.map(({ server }) => server).slice(0, 3), ["a", "b", "b"]);
-  both.servers.fetcher.close();
-  await next;
+  assert.equal((await next).kind, "late");
 });
 
-void test("the end of a client ends its fetches, in a round and in a pause", async () => {
+void test("a fetch that is cancelled ends at once, in a round and in a pause", async () => {
   for (const isPause of [false, true]) {
-    const { clock, servers, fetched } = begin({ servers: ["a"] });
+    const { clock, servers, first, fetched, counts } = begin({ servers: ["a"], hedgeAfter: 50 });
+    await clock.advance(60);
     if (isPause) {
       servers.request(0).fail({});
       await settled();
     }
-    servers.fetcher.close();
-    assert.equal((await fetched).kind, "late");
+    first.cancel();
+    assert.equal((await fetched).kind, "cancelled");
     assert.equal(servers.requests.length, 1);
+    assert.equal(servers.request(0).signal.aborted, !isPause);
+    assert.deepEqual({ ...counts }, { requests: 1, hedged: 0, failed: 1 });
     assert.equal(clock.timers, 0);
   }
 });
