@@ -105,6 +105,10 @@ final class Fetcher {
      * passes.
      */
     Fetched fetch(Namespace namespace, long count) throws InterruptedException {
+        // The first time it takes a while, which is not the server's.
+        if (!transport.open()) {
+            return Fetched.nothing();
+        }
         long deadline = Clock.SYSTEM.nanos() + timeout.toNanos();
         for (int round = 0; ; round++) {
             Fetched fetched = new Round(this, namespace, count, deadline).run();

@@ -72,6 +72,11 @@ final class Options {
         }
     }
 
+    /** Returns whether a server is reached over TLS. */
+    boolean usesTls() {
+        return servers.stream().anyMatch(it -> "https".equalsIgnoreCase(serverUri(it).getScheme()));
+    }
+
     private static boolean isOutside(Duration time, Duration least, Duration most) {
         return time.compareTo(least) < 0 || time.compareTo(most) > 0;
     }

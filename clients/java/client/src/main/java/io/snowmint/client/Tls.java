@@ -25,12 +25,13 @@ final class Tls {
 
     private Tls() {}
 
-    /** Returns the context; null without files, for the one of the JDK. */
+    /** Returns the context. Without files it trusts the authorities of the JDK. */
     static SSLContext of(Options options) {
-        if (options.caFile == null && options.certificate == null) {
-            return null;
-        }
         TrustManager[] trusted = options.caFile == null ? null : authorities(options.caFile);
+        if (trusted == null && !options.usesTls()) {
+            // The JDK would read its authorities, which takes longer than a request.
+            trusted = new TrustManager[0];
+        }
         KeyManager[] own =
                 options.certificate == null ? null : own(options.certificate, options.key);
         try {

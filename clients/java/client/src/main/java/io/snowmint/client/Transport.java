@@ -31,11 +31,7 @@ final class Transport {
     private HttpClient http;
     private boolean isClosed;
 
-    /**
-     * Creates a transport.
-     *
-     * @param tls the certificates, or null for those of the JDK
-     */
+    /** Creates a transport. It starts no thread before {@link #open}. */
     Transport(SSLContext tls, Executor executor) {
         String repeats = System.getProperty(REPEATS);
         if (repeats != null && (repeats.isEmpty() || Boolean.parseBoolean(repeats))) {
@@ -65,26 +61,32 @@ final class Transport {
         return http().sendAsync(request.build(), reply);
     }
 
-    /** Returns the JDK's client, which starts a thread when it is created. */
-    private synchronized HttpClient http() {
-        if (isClosed) {
-            throw new IllegalStateException("the client is closed");
-        }
-        if (http == null) {
+    /**
+     * Creates the JDK's client, which starts a thread.
+     *
+     * @return false if the transport is closed
+     */
+    synchronized boolean open() {
+        if (http == null && !isClosed) {
             SSLParameters parameters = new SSLParameters();
             parameters.setProtocols(new String[] {"TLSv1.3", "TLSv1.2"});
-            HttpClient.Builder builder =
+            http =
                     HttpClient.newBuilder()
                             .version(HttpClient.Version.HTTP_1_1)
                             .followRedirects(HttpClient.Redirect.NEVER)
                             .proxy(HttpClient.Builder.NO_PROXY)
                             .connectTimeout(CONNECT_TIMEOUT)
+                            .sslContext(tls)
                             .sslParameters(parameters)
-                            .executor(executor);
-            if (tls != null) {
-                builder.sslContext(tls);
-            }
-            http = builder.build();
+                            .executor(executor)
+                            .build();
+        }
+        return !isClosed;
+    }
+
+    private synchronized HttpClient http() {
+        if (!open()) {
+            throw new IllegalStateException("the client is closed");
         }
         return http;
     }

@@ -38,7 +38,7 @@ class SourceTest {
         Fetcher fetcher =
                 new Fetcher(
                         List.of(URI.create(server.url())),
-                        new Transport(null, workers),
+                        new Transport(Tls.of(new Options()), workers),
                         Token.of(new Options()),
                         new ServerChoice(1, new Random(1)),
                         new StoreCheck(null),

@@ -31,6 +31,7 @@ public final class Main {
      * @param args none
      */
     public static void main(String[] args) throws IOException {
+        WarmUp.run();
         Main main = new Main();
         BufferedReader input =
                 new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
