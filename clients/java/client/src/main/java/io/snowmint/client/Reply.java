@@ -51,8 +51,8 @@ final class Reply implements BodyHandler<byte[]> {
         return limit;
     }
 
-    /** Returns the first value of a header; null without one. */
+    /** Returns the first value of a header; null without one, or if it is empty. */
     static String header(ResponseInfo head, String name) {
-        return head.headers().firstValue(name).orElse(null);
+        return head.headers().firstValue(name).filter(value -> !value.isEmpty()).orElse(null);
     }
 }

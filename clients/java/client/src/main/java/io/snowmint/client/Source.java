@@ -53,7 +53,7 @@ final class Source {
     /** Until then, the buffer is not refilled without a waiting caller. */
     private long restsUntil;
 
-    /** The thread that fills the buffer, and whether one was started. */
+    /** The thread that fills the buffer, and whether one was started or still has work. */
     private Thread filler;
 
     private boolean isFilling;
@@ -336,7 +336,10 @@ final class Source {
     private void end() {
         lock.lock();
         try {
-            filler = null;
+            // Another thread may have begun since this one found nothing to request.
+            if (filler == Thread.currentThread()) {
+                filler = null;
+            }
         } finally {
             lock.unlock();
             // The thread may have other work later.

@@ -22,6 +22,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
+import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
@@ -229,6 +230,19 @@ class SnowmintClientTest {
         assertFalse(request.headers().containsKey("upgrade"));
     }
 
+    /** Goal: a proxy that empties a header does not name a store. */
+    @Test
+    void aStoreWithoutAName() {
+        server.answering(
+                request ->
+                        TestServer.response(
+                                200,
+                                "snowmint-store:\r\n",
+                                "{\"ranges\":[{\"first\":\"5\",\"count\":17,\"step\":\"1\"}]}"));
+        assertEquals(5, open(timeless()).next());
+        assertEquals(Optional.empty(), client.store());
+    }
+
     /** Goal: callers get an error of their own, with the trace of their own thread. */
     @Test
     void eachCallerGetsItsOwnError() throws Exception {
@@ -308,11 +322,14 @@ class SnowmintClientTest {
     /** Goal: a client starts no thread before the first call. */
     @Test
     void aNewClientStartsNoThread() {
-        int before = Thread.activeCount();
+        Set<Thread> before = Thread.getAllStackTraces().keySet();
         open(timeless());
         client.namespace("a");
         client.texts("b");
-        assertEquals(before, Thread.activeCount());
+        for (Thread thread : Thread.getAllStackTraces().keySet()) {
+            boolean isOwn = thread.getName().matches("(snowmint|HttpClient)-.*");
+            assertFalse(isOwn && !before.contains(thread), thread.getName());
+        }
     }
 
     /** Goal: no option of the JVM makes the JDK repeat requests. */

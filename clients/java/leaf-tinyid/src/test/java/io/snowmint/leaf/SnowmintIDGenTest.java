@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sankuai.inf.leaf.IDGen;
+import com.sankuai.inf.leaf.common.Result;
 import com.sankuai.inf.leaf.common.Status;
 
 import io.snowmint.client.SnowmintClient;
@@ -14,23 +15,31 @@ import java.io.IOException;
 import java.time.Duration;
 
 class SnowmintIDGenTest {
+    private static SnowmintClient client(FakeServer server, Duration timeout) {
+        return SnowmintClient.builder().server(server.url()).timeout(timeout).build();
+    }
+
     @Test
     void errorsAreLeafsCodes() throws IOException {
         try (FakeServer server = new FakeServer();
-                SnowmintClient client =
-                        SnowmintClient.builder()
-                                .server(server.url())
-                                .timeout(Duration.ofMillis(100))
-                                .build()) {
+                SnowmintClient client = client(server, Duration.ofMinutes(1))) {
             IDGen ids = new SnowmintIDGen(client);
             assertTrue(ids.init());
             assertEquals("Result{id=1, status=SUCCESS}", ids.get("orders").toString());
             assertEquals(2, ids.get("orders").getId());
             assertEquals("Result{id=-2, status=EXCEPTION}", ids.get("404").toString());
             assertEquals("Result{id=-2, status=EXCEPTION}", ids.get("a/b").toString());
-            assertEquals("Result{id=-3, status=EXCEPTION}", ids.get("503").toString());
             assertEquals("Result{id=-1, status=EXCEPTION}", ids.get("403").toString());
             assertEquals(Status.SUCCESS, ids.get("orders").getStatus());
+        }
+    }
+
+    @Test
+    void aServerWithoutIdsIsNotReady() throws IOException {
+        try (FakeServer server = new FakeServer();
+                SnowmintClient client = client(server, Duration.ofMillis(100))) {
+            Result result = new SnowmintIDGen(client).get("503");
+            assertEquals("Result{id=-3, status=EXCEPTION}", result.toString());
         }
     }
 }
