@@ -26,5 +26,5 @@ tsc -p tsconfig.test.json
 
 npm pack --silent --pack-destination target >target/packed
 publint --strict "target/$(<target/packed)"
-attw --quiet "target/$(<target/packed)"
+attw --quiet --profile node16 "target/$(<target/packed)"
 node --test target/build/test/
