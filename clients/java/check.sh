@@ -14,7 +14,7 @@ formatter=$target/google-java-format-1.24.0-all-deps.jar
 
 maven() {
     # A build is short: the second compiler of the JVM costs more than it saves.
-    MAVEN_OPTS="-XX:TieredStopAtLevel=1 ${MAVEN_OPTS:-}" mvn -B -ntp -Dstyle.color=never -Dmaven.repo.local="$PWD/.m2" "$@"
+    MAVEN_OPTS="-XX:TieredStopAtLevel=1 ${MAVEN_OPTS:-}" mvn -B -ntp -T 2 -Dstyle.color=never -Dmaven.repo.local="$PWD/.m2" "$@"
 }
 
 # quietly NAME COMMAND... shows what is wrong only if a command fails.

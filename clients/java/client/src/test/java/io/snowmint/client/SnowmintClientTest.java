@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -36,6 +37,19 @@ import java.util.function.BooleanSupplier;
 class SnowmintClientTest {
     private TestServer server;
     private SnowmintClient client;
+
+    /**
+     * The first request of a JVM loads many classes. On a busy machine it may take longer than an
+     * attempt, and the client would draw again.
+     */
+    @BeforeAll
+    static void warmUp() throws IOException {
+        try (TestServer server = new TestServer();
+                SnowmintClient client = SnowmintClient.builder().server(server.url()).build()) {
+            client.texts("a").next();
+            client.namespace("a").next();
+        }
+    }
 
     @BeforeEach
     void startServer() throws IOException {

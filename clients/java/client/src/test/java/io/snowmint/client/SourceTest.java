@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -23,6 +24,11 @@ class SourceTest {
     private TestServer server;
     private Throwable failure;
     private int left;
+
+    @BeforeAll
+    static void warmUp() throws IOException {
+        SnowmintClientTest.warmUp();
+    }
 
     @BeforeEach
     void startServer() throws IOException {

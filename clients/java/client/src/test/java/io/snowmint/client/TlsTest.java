@@ -133,7 +133,7 @@ class TlsTest {
                                 .build()) {
             IdSource ids = own.namespace("orders");
             if (isTrusted) {
-                assertEquals(1, ids.next());
+                assertTrue(ids.next() >= 1);
             } else {
                 assertEquals(ErrorKind.INVALID_CERTIFICATE, kindOf(ids));
             }
