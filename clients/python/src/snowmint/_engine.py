@@ -58,9 +58,13 @@ class Engine:
         """Releases in a forked child what it inherited, without any effect on the parent."""
         self._is_stopped = True
         _abandoned.append(self)
-        self._connections.close_inherited()
-        if self._selector is not None:
-            self._selector.close()
+        try:
+            self._connections.close_inherited()
+            if self._selector is not None:
+                self._selector.close()
+        except OSError:
+            # Some systems have closed them already. Nothing may stop the other clients from beginning anew.
+            pass
 
     def _start(self) -> None:
         # The policy of the program may have another kind of loop.
