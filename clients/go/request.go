@@ -2,7 +2,9 @@ package snowmint
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +15,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -105,6 +108,25 @@ func hidden(text, token string, most int) string {
 	return shown(text, most)
 }
 
+var (
+	process = randomText()
+	sent    atomic.Uint64
+)
+
+// randomText returns 64 random bits as text.
+func randomText() string {
+	var random [8]byte
+	// It does not fail on the systems that Go supports.
+	_, _ = rand.Read(random[:])
+	return hex.EncodeToString(random[:])
+}
+
+// newRequestID returns a text that no other request has, of this process or another one: a proxy that sends an answer twice would
+// otherwise answer the next request with it.
+func newRequestID() string {
+	return process + "-" + strconv.FormatUint(sent.Add(1), 10)
+}
+
 // request sends one request to one server, and checks its answer. The server may take up to wait to make the ids. store is the
 // identity of the store behind the ids; "" if the server did not name it.
 func (f *fetcher) request(
@@ -123,7 +145,9 @@ func (f *fetcher) request(
 	if err != nil {
 		return nil, "", &failure{server: server, kind: Rejected, detail: inner(err).Error(), retry: never}
 	}
+	id := newRequestID()
 	request.Header.Set("User-Agent", userAgent)
+	request.Header.Set("X-Request-Id", id)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -134,6 +158,9 @@ func (f *fetcher) request(
 		return nil, "", unsent(server, err, token)
 	}
 	defer response.Body.Close()
+	if answered := response.Header.Get("X-Request-Id"); answered != "" && answered != id {
+		return nil, "", unavailable(server, "invalid answer: it belongs to another request")
+	}
 	if response.StatusCode != http.StatusOK {
 		return nil, "", refusal(server, response, token)
 	}
