@@ -8,7 +8,8 @@ use snowmint_test_servers::snowmint::{Serve, Server};
 use snowmint_test_servers::{Postgres, port};
 
 /// The namespaces of both nodes, as a namespace file.
-const NAMESPACES: &str = "[namespaces.default]\nscheme = \"snowflake\"\n\n[namespaces.orders]\nscheme = \"segment\"\n";
+const NAMESPACES: &str =
+    "[namespaces.default]\nscheme = \"snowflake\"\n\n[namespaces.orders]\nscheme = \"segment\"\n";
 
 /// Runs a program with the addresses of the servers in its environment: `SNOWMINT_SERVERS` (URLs of both nodes, with a
 /// comma), `SNOWMINT_SERVER` (one of them), `DATABASE_URL` and `DATABASE_URL_2` (`postgresql://…`).

@@ -256,8 +256,15 @@ impl Findings {
 
     /// Checks what applies to every request of every scenario.
     pub(crate) fn compare_all_requests(&mut self, log: &Log) {
+        let mut request_ids = HashSet::new();
         for (server, requests) in &log.requests {
             for request in requests {
+                if !request.request_id.as_ref().is_some_and(|id| request_ids.insert(id)) {
+                    self.problem(format!(
+                        "{server} got a request with X-Request-Id {:?}: expected a new one",
+                        request.request_id
+                    ));
+                }
                 let line = format!("{} {}", request.method, request.path);
                 if request.method != "POST"
                     || !request.path.ends_with(&format!("/v1/ranges/{}", request.namespace))

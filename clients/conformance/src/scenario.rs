@@ -66,6 +66,12 @@ pub(crate) struct Reply {
     pub(crate) body: Option<Value>,
     /// Closes the connection after this share of the body, in percent.
     pub(crate) cut_at_percent: Option<usize>,
+    /// Absent: the `X-Request-Id` of the request; `null`: none.
+    #[serde(deserialize_with = "some")]
+    #[expect(clippy::option_option, reason = "absent and `null` differ")]
+    pub(crate) request_id: Option<Option<String>>,
+    /// Sends the previous answer of the connection once more, before this one.
+    pub(crate) again: bool,
     /// Closes the connection without an answer.
     pub(crate) close: bool,
     /// Never answers.
@@ -88,6 +94,8 @@ impl Default for Reply {
             step: 1,
             surplus: 0,
             body: None,
+            request_id: None,
+            again: false,
             cut_at_percent: None,
             close: false,
             silent: false,

@@ -33,6 +33,7 @@ pub(crate) struct Request {
     pub(crate) count: Option<u64>,
     pub(crate) wait_ms: Option<u64>,
     pub(crate) authorization: Option<String>,
+    pub(crate) request_id: Option<String>,
     /// How many requests were on their way at this server, with this one.
     pub(crate) at_once: u64,
     /// A `Retry-After` that this request did not respect.
@@ -183,6 +184,7 @@ impl Shared {
             }
         };
         let mut stream = BufReader::new(stream);
+        let mut previous = Vec::new();
         while let Some(request) = read_request(&mut stream)? {
             let reply = self.reply_to(request.clone());
             let in_flight = InFlight(self);
@@ -194,7 +196,11 @@ impl Shared {
             // Before the answer: its receiver may send the next request at once.
             drop(in_flight);
             let stream = stream.get_mut();
-            stream.write_all(&[head.as_bytes(), &body[..cut.unwrap_or(body.len())]].concat())?;
+            if reply.again {
+                stream.write_all(&previous)?;
+            }
+            previous = [head.as_bytes(), &body[..cut.unwrap_or(body.len())]].concat();
+            stream.write_all(&previous)?;
             stream.flush()?;
             if cut.is_some() {
                 break;
@@ -284,6 +290,9 @@ impl Shared {
         }
         if let Some(store) = reply.store.as_ref().unwrap_or(&Some(STORE.to_owned())) {
             header("snowmint-store", store);
+        }
+        if let Some(id) = reply.request_id.as_ref().unwrap_or(&request.request_id) {
+            header("x-request-id", id);
         }
         header("content-length", &body.len().to_string());
         for (name, value) in &reply.headers {
@@ -386,6 +395,7 @@ fn read_request(stream: &mut BufReader<Box<dyn Stream>>) -> io::Result<Option<Re
         count: pairs.get("count").and_then(|text| text.parse().ok()),
         wait_ms: wait.and_then(|wait| u64::try_from(wait.as_millis()).ok()),
         authorization: None,
+        request_id: None,
         at_once: 0,
         too_early: None,
     };
@@ -398,6 +408,7 @@ fn read_request(stream: &mut BufReader<Box<dyn Stream>>) -> io::Result<Option<Re
         let Some((name, value)) = header.split_once(':') else { break };
         match &*name.to_ascii_lowercase() {
             "authorization" => request.authorization = Some(value.trim().to_owned()),
+            "x-request-id" => request.request_id = Some(value.trim().to_owned()),
             "content-length" => length = value.trim().parse().unwrap_or(0),
             _ => {}
         }

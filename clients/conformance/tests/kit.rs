@@ -11,7 +11,7 @@ const RUST: &str = env!("CARGO_BIN_EXE_rust-driver");
 const REFERENCE: &str = env!("CARGO_BIN_EXE_reference-driver");
 
 /// Each fault of the reference client, with a scenario that finds it.
-const FAULTS: [(&str, &str); 15] = [
+const FAULTS: [(&str, &str); 16] = [
     ("uses-a-range-twice", "several-ranges"),
     ("uses-only-the-first-range", "several-ranges"),
     ("sorts-ranges", "several-ranges"),
@@ -27,6 +27,7 @@ const FAULTS: [(&str, &str); 15] = [
     ("keeps-discarded-ids", "discard"),
     ("shows-the-token", "refused-token"),
     ("sends-get", "one-id"),
+    ("takes-any-answer", "answer-to-another-request"),
 ];
 
 /// Runs these scenarios; returns what failed.

@@ -4,13 +4,15 @@
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::client::legacy::connect::capture_connection;
 use serde::Deserialize;
 use snowmint::error::Chain;
 use snowmint::foreign::{Most, shown};
@@ -30,6 +32,8 @@ const LONGEST_ERROR: usize = 16 * 1024;
 
 /// The header with the identity of the store behind an answer.
 const STORE: &str = "snowmint-store";
+/// The id of a request. Its answer repeats it.
+const REQUEST_ID: &str = "x-request-id";
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,9 +211,17 @@ impl IdServer {
             Some(token) => Some(token.header(self, wait).await?),
             None => None,
         };
-        let request = self.to_send(authorization, ask, wait)?;
+        let mut request = self.to_send(authorization, ask, wait)?;
+        let id = request.headers()[REQUEST_ID].clone();
+        let connection = capture_connection(&mut request);
         let sent = connections.request(request).await;
         let response = sent.map_err(|error| self.unsent(&error))?;
+        if response.headers().get(REQUEST_ID).is_some_and(|answered| *answered != id) {
+            if let Some(connection) = &*connection.connection_metadata() {
+                connection.poison();
+            }
+            return Err(self.invalid(&"it belongs to another request"));
+        }
         if response.status() != StatusCode::OK {
             return Err(self.refusal(response).await);
         }
@@ -234,7 +246,8 @@ impl IdServer {
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(uri)
-            .header(USER_AGENT, concat!("snowmint-client/", env!("CARGO_PKG_VERSION")));
+            .header(USER_AGENT, concat!("snowmint-client/", env!("CARGO_PKG_VERSION")))
+            .header(REQUEST_ID, new_request_id());
         if let Some(authorization) = authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
@@ -263,6 +276,15 @@ impl IdServer {
             ..self.failure(kind, Some(status.as_u16()), detail, retry)
         }
     }
+}
+
+/// Returns a text that no other request has, of this process or another one: a proxy that sends an answer
+/// twice would otherwise answer the next request with it.
+fn new_request_id() -> String {
+    static PROCESS: LazyLock<u64> = LazyLock::new(|| getrandom::u64().unwrap_or_default());
+    static SENT: AtomicU64 = AtomicU64::new(0);
+    // A forked child has the number of its parent.
+    format!("{:016x}-{}-{}", *PROCESS, std::process::id(), SENT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Returns the server's `Retry-After`: in seconds, or as a date, which proxies send. A date is compared with

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -275,6 +276,8 @@ impl Client {
         let (host, base) = address
             .split_once('/')
             .map_or((address, String::new()), |(host, base)| (host, format!("/{base}")));
+        static SENT: AtomicU64 = AtomicU64::new(0);
+        let id = SENT.fetch_add(1, Ordering::Relaxed).to_string();
         let mut socket = TcpStream::connect(host)?;
         socket.set_read_timeout(Some(limit.max(Duration::from_millis(1))))?;
         let method = if self.has("sends-get") { "GET" } else { "POST" };
@@ -282,14 +285,15 @@ impl Client {
             self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
         write!(
             socket,
-            "{method} {base}{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n{token}\r\n"
+            "{method} {base}{path} HTTP/1.1\r\nHost: {host}\r\nX-Request-Id: {id}\r\nConnection: close\r\nContent-Length: 0\r\n{token}\r\n"
         )?;
         let mut received = Vec::new();
         let mut buffer = [0; 4096];
         // The connection stays open: the length of the body says where it ends.
         loop {
             if let Some(reply) = parse(&received) {
-                return Ok(reply);
+                let is_other = reply.headers.get("x-request-id").is_some_and(|other| *other != id);
+                return if is_other && !self.has("takes-any-answer") { Err(invalid()) } else { Ok(reply) };
             }
             let read = socket.read(&mut buffer)?;
             if read == 0 {

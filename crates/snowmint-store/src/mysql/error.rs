@@ -88,7 +88,9 @@ impl ServerErrors for MySqlSettings {
             1045 | 1698 => "check user and password",
             1820 | 1862 => "the password has expired: set a new one with ALTER USER, and put it in the URL",
             3118 | 4151 => "unlock the account: ALTER USER … ACCOUNT UNLOCK",
-            4150 => "too many logins with a wrong password: correct it, then run FLUSH PRIVILEGES on the server",
+            4150 => {
+                "too many logins with a wrong password: correct it, then run FLUSH PRIVILEGES on the server"
+            }
             1049 => "create the database, or use another",
             1044 => "grant the user its rights in this database",
             1142 | 1143 => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",

@@ -222,7 +222,7 @@ mod tests {
             (&uuid(":1-3:7-9,\n4e11fa47-71ca-11e1-9e33-c80aa9429562:1"), &uuid(":1-5")),
             // A tag has numbers of its own.
             (&uuid(":1-9531:backup:1-2"), &uuid(":1-9531")),
-            (&uuid(":1-9531:backup:1-2:9:zz:1"), &uuid(":zz:1:Backup:9:1-9531")),
+            (&uuid(":1-9531:backup:1-2:9:zz:1"), &uuid(":1-9531:zz:1:Backup:9")),
         ] {
             assert_eq!(lacks(has, seen), None, "{has} after {seen}");
         }
