@@ -130,6 +130,10 @@ final class Answer {
         }
     }
 
+    private static boolean isUnpaired(int sign) {
+        return sign >= Character.MIN_SURROGATE && sign <= Character.MAX_SURROGATE;
+    }
+
     private static List<Span> texts(JsonReader json, long count) throws InvalidAnswerException {
         List<String> ids = new ArrayList<>();
         json.enter('[');
@@ -137,6 +141,9 @@ final class Answer {
             String id = json.string();
             if (id.isEmpty()) {
                 throw new InvalidAnswerException("an id is empty");
+            }
+            if (id.codePoints().anyMatch(Answer::isUnpaired)) {
+                throw new InvalidAnswerException("an id has an unpaired surrogate");
             }
             ids.add(id);
         }

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /** One request to one server. */
@@ -48,7 +49,7 @@ final class Attempt {
         this.sent = Clock.SYSTEM.now();
         this.limit = Math.min(fetcher.attemptTimeout(), Math.max(0, deadline - sent.nanos()));
         this.deadline = sent.nanos() + limit;
-        this.reply = new Reply(count);
+        this.reply = new Reply(count, this::cancel);
     }
 
     private URI server() {
@@ -95,7 +96,7 @@ final class Attempt {
     }
 
     private URI uri() {
-        long wait = limit * PERCENT_TO_MAKE / 100 / 1_000_000;
+        long wait = limitMillis() * PERCENT_TO_MAKE / 100;
         return URI.create(
                 server()
                         + namespace.path()
@@ -124,6 +125,10 @@ final class Attempt {
     /** Returns what came of the request, after its end or deadline. */
     Settled settle() {
         String name = server().toString();
+        if (reply.isForeign()) {
+            return Settled.failed(
+                    Failure.unavailable(name, "invalid answer: it belongs to another request"));
+        }
         if (reply.isRefusal()) {
             return Settled.failed(Refusal.read(name, reply.head(), body, token()));
         }
@@ -175,9 +180,16 @@ final class Attempt {
         return false;
     }
 
-    private Failure noAnswer() {
-        return Failure.unavailable(
-                server().toString(), "no answer within " + Texts.duration(Duration.ofNanos(limit)));
+    private synchronized Failure noAnswer() {
+        String detail =
+                request == null && fetcher.token().isOfFile()
+                        ? fetcher.token().late()
+                        : "no answer within " + Texts.duration(Duration.ofMillis(limitMillis()));
+        return Failure.unavailable(server().toString(), detail);
+    }
+
+    private long limitMillis() {
+        return TimeUnit.NANOSECONDS.toMillis(limit);
     }
 
     /**

@@ -18,19 +18,36 @@ final class Reply implements BodyHandler<byte[]> {
     private static final long LONGEST_ERROR = 16 * 1024;
 
     private final long limit;
+    private final String id = RequestId.next();
+    private final Runnable onForeign;
     private volatile ResponseInfo head;
+    private volatile boolean isForeign;
 
     /**
      * Creates a reader of one answer.
      *
      * @param count number of ids requested
+     * @param onForeign gives the request up if the answer belongs to another one, so that its
+     *     connection is closed
      */
-    Reply(long count) {
+    Reply(long count, Runnable onForeign) {
         limit = count * LONGEST_ID + LONGEST_FRAME;
+        this.onForeign = onForeign;
+    }
+
+    /** Returns the id of the request. */
+    String id() {
+        return id;
     }
 
     @Override
     public BodySubscriber<byte[]> apply(ResponseInfo info) {
+        String answered = header(info, RequestId.HEADER);
+        // A proxy may have removed it.
+        if (answered != null && !answered.equals(id)) {
+            isForeign = true;
+            onForeign.run();
+        }
         head = info;
         return new LimitedBody(info.statusCode() == OK ? limit : LONGEST_ERROR);
     }
@@ -38,6 +55,11 @@ final class Reply implements BodyHandler<byte[]> {
     /** Returns the status and headers; null if none have arrived. */
     ResponseInfo head() {
         return head;
+    }
+
+    /** Returns whether the answer belongs to another request. */
+    boolean isForeign() {
+        return isForeign;
     }
 
     /** Returns whether the server refused the request. */

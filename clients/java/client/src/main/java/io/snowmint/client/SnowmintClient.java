@@ -171,6 +171,7 @@ public final class SnowmintClient implements AutoCloseable {
         }
         open.forEach(source -> source.stop(CallError.closed(source.name())));
         fetcher.close();
+        workers.close();
     }
 
     private List<Source> sources() {

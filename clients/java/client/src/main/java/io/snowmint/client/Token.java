@@ -36,6 +36,11 @@ final class Token {
         return file != null;
     }
 
+    /** Returns what is wrong if a read takes too long. */
+    String late() {
+        return "token file " + file + ": not read in time";
+    }
+
     /**
      * Returns the token; null without one.
      *
@@ -46,7 +51,7 @@ final class Token {
             return fixed;
         }
         if (!reading.tryAcquire(within, TimeUnit.NANOSECONDS)) {
-            throw new IOException("token file " + file + ": not read in time");
+            throw new IOException(late());
         }
         String text;
         try {

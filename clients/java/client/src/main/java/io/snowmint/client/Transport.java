@@ -54,7 +54,8 @@ final class Transport {
         HttpRequest.Builder request =
                 HttpRequest.newBuilder(uri)
                         .POST(HttpRequest.BodyPublishers.noBody())
-                        .header("User-Agent", USER_AGENT);
+                        .header("User-Agent", USER_AGENT)
+                        .header(RequestId.HEADER, reply.id());
         if (token != null) {
             request.header("Authorization", "Bearer " + token);
         }

@@ -32,6 +32,11 @@ final class Workers implements Executor {
         return thread;
     }
 
+    /** Ends threads as soon as they are idle. What runs goes on, and may start more. */
+    void close() {
+        pool.setKeepAliveTime(0, TimeUnit.SECONDS);
+    }
+
     @Override
     public void execute(Runnable work) {
         pool.execute(work);

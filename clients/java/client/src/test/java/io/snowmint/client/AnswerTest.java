@@ -158,12 +158,16 @@ class AnswerTest {
         Span span = texts("{\"ids\":[\"A-1\",\"\\u00c4-2\"]}", 2).get(0);
         assertEquals(2, span.count());
         assertArrayEquals(new String[] {"A-1", "Ä-2"}, span.texts());
+        Span pair = texts("{\"ids\":[\"\\ud83d\\ude00\"]}", 1).get(0);
+        assertEquals("\ud83d\ude00", pair.texts()[0]);
         for (String body :
                 List.of(
                         "{'ids':['A']}",
                         "{'ids':['A','B','C']}",
                         "{'ids':['A','']}",
                         "{'ids':['A',5]}",
+                        "{'ids':['A','\\ud800']}",
+                        "{'ids':['A','\\udc00\\ud800']}",
                         "{'ids':['A','B'],'ids':['C','D']}",
                         "{'ranges':[]}",
                         "{}",

@@ -13,6 +13,9 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 import java.io.IOException;
 import java.nio.file.Path;
@@ -90,6 +93,14 @@ class SnowmintClientTest {
     private static SnowmintException errorOf(FutureTask<?> call) {
         ExecutionException e = assertThrows(ExecutionException.class, call::get);
         return assertInstanceOf(SnowmintException.class, e.getCause());
+    }
+
+    /** Returns the threads of clients that were not there before. */
+    private static List<Thread> ownThreads(Set<Thread> before) {
+        return Thread.getAllStackTraces().keySet().stream()
+                .filter(thread -> thread.getName().startsWith("snowmint-"))
+                .filter(thread -> !before.contains(thread))
+                .toList();
     }
 
     private static void until(BooleanSupplier condition) throws InterruptedException {
@@ -257,6 +268,39 @@ class SnowmintClientTest {
         assertEquals(Optional.empty(), client.store());
     }
 
+    /** Goal: an answer to another request is dropped, and nothing more is read behind it. */
+    @ParameterizedTest
+    @CsvSource({"200, 17", "403, 0"})
+    void anAnswerToAnotherRequest(int status, int length) throws Exception {
+        server.answering(
+                request ->
+                        TestServer.response(
+                                status, "x-request-id: another\r\n", "x".repeat(length)));
+        IdSource ids = open(timeless().timeout(Duration.ofMillis(200)));
+        SnowmintException e = assertThrows(SnowmintException.class, ids::next);
+        assertEquals(ErrorKind.UNAVAILABLE, e.kind());
+        assertTrue(e.getMessage().contains("belongs to another request"), e.getMessage());
+        until(() -> server.connections() == 0);
+    }
+
+    /** Goal: each request has an id of its own, and an answer that repeats it counts. */
+    @Test
+    void requestIds() throws InterruptedException {
+        server.answering(
+                request ->
+                        TestServer.response(
+                                200,
+                                "X-Request-ID: " + request.headers().get("x-request-id") + "\r\n",
+                                "{\"ids\":[\"A\"]}"));
+        open(timeless().buffer(0, 0));
+        client.texts("a").next();
+        client.texts("a").next();
+        String first = server.requests.take().headers().get("x-request-id");
+        String second = server.requests.take().headers().get("x-request-id");
+        assertTrue(first.matches("[0-9a-f]{16}-[0-9]+"), first);
+        assertFalse(first.equals(second), second);
+    }
+
     /** Goal: callers get an error of their own, with the trace of their own thread. */
     @Test
     void eachCallerGetsItsOwnError() throws Exception {
@@ -314,6 +358,7 @@ class SnowmintClientTest {
     /** Goal: close ends the wait of callers and the thread that fills, also during a refill. */
     @Test
     void closeDuringARefill() throws Exception {
+        Set<Thread> before = Thread.getAllStackTraces().keySet();
         IdSource ids = open(timeless());
         ids.next();
         server.held();
@@ -330,6 +375,8 @@ class SnowmintClientTest {
         server.mayAnswer.release(2);
         until(() -> server.connections() == 0);
         client.close();
+        // Idle threads end with the client.
+        until(() -> ownThreads(before).isEmpty());
         assertTrue(server.requests.isEmpty(), "no further ids are requested");
     }
 
@@ -340,10 +387,7 @@ class SnowmintClientTest {
         open(timeless());
         client.namespace("a");
         client.texts("b");
-        for (Thread thread : Thread.getAllStackTraces().keySet()) {
-            boolean isOwn = thread.getName().matches("(snowmint|HttpClient)-.*");
-            assertFalse(isOwn && !before.contains(thread), thread.getName());
-        }
+        assertEquals(List.of(), ownThreads(before));
     }
 
     /** Goal: no option of the JVM makes the JDK repeat requests. */
@@ -386,6 +430,27 @@ class SnowmintClientTest {
                 assertThrows(SnowmintException.class, () -> client.namespace("orders").next());
         assertEquals(ErrorKind.UNAUTHORIZED, e.kind());
         assertTrue(e.getMessage().contains("no such token"), e.getMessage());
+        assertTrue(server.requests.isEmpty());
+    }
+
+    /** Goal: a file system that hangs is an error that names the file. */
+    @Test
+    void aTokenFileThatHangs(@TempDir Path folder) throws Exception {
+        Path pipe = folder.resolve("token");
+        assertEquals(0, new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor());
+        client =
+                SnowmintClient.builder()
+                        .server(server.url())
+                        .tokenFile(pipe)
+                        .timeout(Duration.ofMillis(200))
+                        .withoutHedging()
+                        .build();
+        for (String name : List.of("a", "b")) {
+            SnowmintException e =
+                    assertThrows(SnowmintException.class, () -> client.namespace(name).next());
+            assertEquals(ErrorKind.UNAVAILABLE, e.kind());
+            assertTrue(e.getMessage().contains("not read in time"), e.getMessage());
+        }
         assertTrue(server.requests.isEmpty());
     }
 

@@ -37,6 +37,7 @@ class SourceTest {
 
     @AfterEach
     void close() throws IOException {
+        workers.close();
         server.close();
     }
 
