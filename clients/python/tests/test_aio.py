@@ -95,13 +95,13 @@ def test_close_ends_the_wait_and_the_thread() -> None:
 
     with serving(may_answer=threading.Semaphore(0)) as server:
         asyncio.run(run(server))
-    until(lambda: threads_of_clients() == before)
+    until(lambda: threads_of_clients() <= before)
 
 
 def test_the_timeout_of_a_call() -> None:
     async def run() -> Any:
         async with snowmint.AsyncClient(["http://127.0.0.1:1"], timeout=0.05) as client:
-            with pytest.raises(snowmint.Unavailable, match=r"within 0\.05 s: http://127\.0\.0\.1:1: "):
+            with pytest.raises(snowmint.Unavailable, match=r"within 0\.05 s: "):
                 await client.namespace("orders").next()
             with pytest.raises(snowmint.InvalidNamespace):
                 await client.namespace("a/b").next()

@@ -27,8 +27,8 @@ def until(holds: Any) -> None:
         time.sleep(0.001)
 
 
-def threads_of_clients() -> list[threading.Thread]:
-    return [it for it in threading.enumerate() if it.name == "snowmint"]
+def threads_of_clients() -> set[threading.Thread]:
+    return {it for it in threading.enumerate() if it.name == "snowmint"}
 
 
 def test_concurrent_calls_get_each_id_once(server: Server) -> None:
@@ -115,15 +115,15 @@ def test_nothing_starts_before_the_first_call() -> None:
     with snowmint.Client(["http://127.0.0.1:1"]) as client:
         assert client.namespace("orders").buffered == 0
         assert client.stats() == (0, 0, 0, 0)
-        assert threads_of_clients() == before
+        assert threads_of_clients() <= before
 
 
 def test_the_thread_ends_with_close(server: Server) -> None:
     before = threads_of_clients()
     with snowmint.Client([server.url]) as client:
         client.namespace("orders").next()
-        assert len(threads_of_clients()) == len(before) + 1
-    assert threads_of_clients() == before
+        assert len(threads_of_clients() - before) == 1
+    until(lambda: threads_of_clients() <= before)
     client.close()
 
 
@@ -136,10 +136,10 @@ def test_the_thread_ends_with_the_last_reference(server: Server) -> None:
     gc.collect()
     assert gone() is None
     assert ids.next() == 1, "a handle keeps the ids"
-    assert len(threads_of_clients()) == len(before) + 1
+    assert len(threads_of_clients() - before) == 1
     del ids
     gc.collect()
-    until(lambda: threads_of_clients() == before)
+    until(lambda: threads_of_clients() <= before)
 
 
 def test_close_ends_the_wait() -> None:
@@ -227,7 +227,7 @@ def test_a_thread_that_does_not_start_is_an_error_of_its_call(server: Server, mo
             with pytest.raises(KeyboardInterrupt):
                 ids.next()
         assert ids.next() == 1
-        until(lambda: len(threads_of_clients()) == len(before) + 1)
+        until(lambda: len(threads_of_clients() - before) == 1)
 
 
 def test_the_token_file_is_read_for_each_request(server: Server, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_token_file_that_hangs_holds_one_thread(server: Server, tmp_path: Path
     monkeypatch.setattr("snowmint._token._content", content)
     with snowmint.Client([server.url], hedge_after=None, timeout=0.1, token_file=tmp_path / "token") as client:
         for _ in range(3):
-            with pytest.raises(snowmint.Unavailable, match="no answer within"):
+            with pytest.raises(snowmint.Unavailable, match=r"no answer within|no server has answered"):
                 client.namespace("orders").next()
         assert len(reads) == 1
         begin.set()

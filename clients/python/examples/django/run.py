@@ -25,7 +25,7 @@ from django.db import connections  # noqa: E402
 from shop.models import Line, Order  # noqa: E402
 
 THREADS, PROCESSES, EACH = 4, 4, 250
-"""Each thread and each process creates so many orders with one line each."""
+"""Orders of each thread and each process, with one line each."""
 
 
 def fill_one_by_one(count: int) -> None:

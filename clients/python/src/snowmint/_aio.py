@@ -112,7 +112,7 @@ class _Ids(Generic[T]):
         return drawn if drawn is not None else (await _take(self._source, 1))[0]
 
     async def next_many(self, count: int) -> list[T]:
-        """Returns so many ids, 1 to 1,000,000: first those in memory, the rest from the servers.
+        """Returns `count` ids, 1 to 1,000,000: first those in memory, the rest from the servers.
 
         The errors are those of `next`, and `InvalidCount`. Ids drawn before an error are lost.
         """

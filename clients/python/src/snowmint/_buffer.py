@@ -64,7 +64,7 @@ class Buffer(Generic[T]):
         self._dropped = 0
 
     def draw(self, count: int) -> list[Span]:
-        """Draws up to so many ids."""
+        """Draws up to `count` ids."""
         drawn: list[Span] = []
         while count > 0 and self.advance():
             turn = self.turn
@@ -102,7 +102,7 @@ class Buffer(Generic[T]):
             self._put += len(span.ids)
 
     def watch(self, low: int) -> None:
-        """Lets the draw that takes the buffer below so many ids report it."""
+        """Lets the draw that takes the buffer below `low` ids report it."""
         self._low = low
         mark = low - self._waiting
         # If few are left already, the report has come.

@@ -40,7 +40,7 @@ class Connections:
         self._sockets: set[socket.socket] = set()
 
     async def post(self, server: Server, request: bytes, most: int) -> Answer:
-        """Sends one request, once, and returns the answer, whose ids may have so many bytes.
+        """Sends one request, once, and returns the answer, whose body may have `most` bytes.
 
         Raises `BrokenAnswer`, or an `OSError` of the connection. Any end but an answer closes the connection, so nothing that
         arrives later is taken for the answer to another request.

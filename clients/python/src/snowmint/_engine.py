@@ -63,7 +63,7 @@ class Engine:
             if self._selector is not None:
                 self._selector.close()
         except OSError:
-            # Some systems have closed them already. Nothing may stop the other clients from beginning anew.
+            # Some systems have closed them already. An error here would keep the ids of the parent in other clients.
             pass
 
     def _start(self) -> None:

@@ -73,7 +73,7 @@ class Stream(asyncio.Protocol):
             self.transport.abort()
 
     def send(self, request: bytes, most: int) -> None:
-        """Sends a request, whose answer may have so many bytes."""
+        """Sends a request, whose answer may have `most` bytes."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         assert self.transport is not None

@@ -35,7 +35,7 @@ _CERTIFICATE_ALERTS = (
 
 @dataclass(frozen=True)
 class Ask:
-    """What to request: ids of a namespace, which the server may take so many seconds to make."""
+    """What to request: a number of ids of a namespace. The server may take `wait` seconds to make them."""
 
     namespace: str
     is_text: bool

@@ -47,7 +47,7 @@ def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
 
 
 async def within(limit: float, future: asyncio.Future[T]) -> T:
-    """Awaits a future for so many seconds, and cancels it then.
+    """Awaits a future for `limit` seconds, and cancels it then.
 
     Unlike `asyncio.wait_for`, it drops a result that arrives after the limit, and its own cancellation always gets through.
     """
