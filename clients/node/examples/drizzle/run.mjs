@@ -37,7 +37,10 @@ await db.insert(orders).values(await withIds(ids, rows));
 // The default does not wait: ids must be in memory. Here one call waits for the first ones.
 await ids.next();
 for (let n = 0; n < 1000; n++) {
-  const [order] = await db.insert(orders).values({ customer: `c${n}` }).returning();
+  const [order] = await db
+    .insert(orders)
+    .values({ customer: `c${n}` })
+    .returning();
   assert.equal(typeof order.id, "bigint");
 }
 
