@@ -1,0 +1,63 @@
+"""Connections to servers with several addresses, and bad answers."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+import snowmint
+from servers import Request, Server, answer, serving
+from snowmint import _connections
+from test_client import UNLIMITED
+
+
+@pytest.fixture
+def silent() -> Iterator[tuple[str, int]]:
+    """The address of a listener whose queue is full, so that nobody gets a connection."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        waiting = []
+        for _ in range(8):
+            opened = socket.socket()
+            opened.setblocking(False)
+            opened.connect_ex(listener.getsockname())
+            waiting.append(opened)
+        yield listener.getsockname()
+        for opened in waiting:
+            opened.close()
+
+
+def test_the_next_address_follows_one_that_does_not_answer(
+    server: Server, silent: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def addresses(_: object) -> list[tuple[int, tuple[str, int]]]:
+        port = int(server.url.rsplit(":", 1)[1])
+        return [(socket.AF_INET, silent), (socket.AF_INET, silent), (socket.AF_INET, ("127.0.0.1", port))]
+
+    monkeypatch.setattr(_connections, "_addresses", addresses)
+    monkeypatch.setattr(_connections, "_CONNECT_TIMEOUT", 0.05)
+    with snowmint.Client([server.url], **UNLIMITED) as client:
+        assert client.namespace("orders").next() == 1
+        assert client.stats().failed == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 100_000,
+        b"\x15\x03\x01\x00\x02\x02\x46\r\n\r\n",
+        answer('{"ranges":[]}'),
+        answer("x" * 20_000, status=503),
+    ],
+)
+def test_the_call_survives_a_bad_answer(bad: bytes) -> None:
+    replies = iter([bad])
+
+    def reply(request: Request) -> bytes:
+        return next(replies, b"") or answer(f'{{"ranges":[{{"first":"1","count":{request.count},"step":"1"}}]}}')
+
+    with serving(reply) as server, snowmint.Client([server.url], **UNLIMITED) as client:
+        assert client.namespace("orders").next() == 1
+        assert client.stats().failed >= 1
