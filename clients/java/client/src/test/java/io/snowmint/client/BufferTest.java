@@ -16,6 +16,7 @@ import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicInteger;
 
 class BufferTest {
@@ -142,49 +143,46 @@ class BufferTest {
      * begin and end.
      */
     @Test
-    void concurrentDraws() throws InterruptedException {
+    void concurrentDraws() throws Exception {
         int threads = 4;
         int sum = 0;
-        for (int count : new int[] {400_000, 1, 2, 7}) {
-            for (int i = 0; i < Math.min(2000, 400_000 / count); i++) {
+        // Many from one turn, because draws collide rarely, and many short turns.
+        for (int count : new int[] {4_000_000, 1, 2, 7}) {
+            for (int i = 0; i < Math.min(2000, 4_000_000 / count); i++) {
                 buffer.add(List.of(numbers(sum, count, 1)));
                 sum += count;
             }
         }
         CountDownLatch begin = new CountDownLatch(threads);
-        long[][] drawn = new long[threads][sum];
-        int[] counts = new int[threads];
-        List<Thread> started = new ArrayList<>();
+        List<FutureTask<BitSet>> draws = new ArrayList<>();
         for (int t = 0; t < threads; t++) {
-            int own = t;
-            Thread thread = new Thread(() -> counts[own] = drawInto(drawn[own], begin));
-            started.add(thread);
-            thread.start();
+            FutureTask<BitSet> draw = new FutureTask<>(() -> drawWith(begin));
+            draws.add(draw);
+            new Thread(draw).start();
         }
-        BitSet seen = new BitSet();
-        for (int t = 0; t < threads; t++) {
-            started.get(t).join();
-            for (int i = 0; i < counts[t]; i++) {
-                int id = (int) drawn[t][i];
-                assertFalse(seen.get(id), id + " came out twice");
-                seen.set(id);
-            }
+        BitSet all = new BitSet();
+        for (FutureTask<BitSet> draw : draws) {
+            BitSet drawn = draw.get();
+            assertFalse(all.intersects(drawn), "two threads got the same id");
+            all.or(drawn);
         }
-        assertEquals(sum, seen.cardinality());
+        assertEquals(sum, all.cardinality());
     }
 
-    private int drawInto(long[] ids, CountDownLatch begin) {
-        begin.countDown();
-        int count = 0;
+    private BitSet drawWith(CountDownLatch others) throws InterruptedException {
+        others.countDown();
+        others.await();
+        BitSet drawn = new BitSet();
         while (true) {
             long id = buffer.drawOne();
             if (id != Buffer.NONE) {
-                ids[count++] = id;
+                assertFalse(drawn.get((int) id), "a thread got an id twice");
+                drawn.set((int) id);
                 continue;
             }
             synchronized (this) {
                 if (!buffer.advance()) {
-                    return count;
+                    return drawn;
                 }
             }
         }
