@@ -7,6 +7,7 @@ and `default` (a snowflake layout).
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import time
@@ -79,7 +80,7 @@ def _paced(call: Callable[[], object]) -> float:
 
 
 def row(name: str, ns: float, p999: float | None = None) -> None:
-    print(f"{name:<36}{ns:>9.0f} ns{'' if p999 is None else f'{p999:>9.1f} µs'}", flush=True)
+    print(json.dumps({"row": name, "ns": round(ns, 1), "p999_us": p999 and round(p999, 2)}), flush=True)
 
 
 def main() -> None:
@@ -87,7 +88,6 @@ def main() -> None:
     if not server:
         sys.exit("set SNOWMINT_SERVER to the URL of a server")
     peer = SnowflakeGenerator(1)
-    print(f"Python {sys.version.split()[0]}{'a call':>37}   p99.9")
     with snowmint.Client([server], namespace_max_age={"orders": None}) as client:
         orders, ids = client.namespace("orders"), client.namespace("default")
         row("snowmint next(), numbers", ns_each(orders.next), p999_us(orders.next))
