@@ -28,6 +28,32 @@ def silent() -> Iterator[tuple[str, int]]:
             opened.close()
 
 
+def test_an_answer_to_another_request_is_dropped_and_ends_its_connection() -> None:
+    """As from a proxy that sends an answer twice."""
+    ids: list[str] = []
+
+    def reply(request: Request) -> bytes:
+        ids.append(request.headers["x-request-id"])
+        body = f'{{"ranges":[{{"first":"{len(ids)}","count":1,"step":"1"}}]}}'
+        return answer(body, headers=f"X-Request-Id: {ids[0]}\r\n") if len(ids) < 3 else answer(body)
+
+    with serving(reply) as server, snowmint.Client([server.url], **UNLIMITED, buffer=(0, 0)) as client:
+        assert client.namespace("orders").next() == 1
+        assert client.namespace("orders").next() == 3
+        assert (client.stats().failed, server.connections, len(set(ids))) == (1, 2, 3)
+
+
+def test_an_invalid_answer_ends_its_connection() -> None:
+    replies = iter([answer('{"ranges":[]}')])
+
+    def reply(_: Request) -> bytes:
+        return next(replies, None) or answer('{"ranges":[{"first":"1","count":1,"step":"1"}]}')
+
+    with serving(reply) as server, snowmint.Client([server.url], **UNLIMITED, buffer=(0, 0)) as client:
+        assert client.namespace("orders").next() == 1
+        assert server.connections == 2
+
+
 def test_the_next_address_follows_one_that_does_not_answer(
     server: Server, silent: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
@@ -16,6 +17,7 @@ from snowmint._fetcher import Fetched, Fetcher, Outcome, State, Store, Unfilled
 from snowmint._options import Server
 from snowmint._token import Token
 
+T = TypeVar("T")
 SERVERS = [Server(f"http://{name}", name, 80, False, name, "") for name in "abc"]
 
 
@@ -31,8 +33,9 @@ class Script:
     def times(self, name: str) -> list[float]:
         return [round(at, 6) for server, at in self.log if server == name]
 
-    async def post(self, server: Server, request: bytes, most: int) -> Answer:
+    async def post(self, server: Server, request: bytes, request_id: str, most: int, read: Callable[[Answer], T]) -> T:
         assert request.startswith(b"POST /v1/ranges/orders?count=")
+        assert f"\r\nX-Request-Id: {request_id}\r\n".encode() in request
         assert most >= 1024
         replies = self.replies[server.host]
         self.log.append((server.host, asyncio.get_running_loop().time() - self.began))
@@ -44,7 +47,7 @@ class Script:
             raise
         if isinstance(reply, Exception):
             raise reply
-        return reply
+        return read(reply)
 
 
 def ids(first: int, count: int = 1, store: str | None = None) -> Answer:

@@ -11,6 +11,7 @@ import pytest
 
 import snowmint
 from servers import Server, serving
+from snowmint._request import RequestIds
 from test_client import UNLIMITED
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -43,6 +44,24 @@ def test_a_child_starts_empty(server: Server) -> None:
         parent += ids.next_many(300)
         everything = parent + child[2:] + grandchild
         assert len(set(everything)) == len(everything) == 610
+
+
+def test_a_child_has_request_ids_of_its_own() -> None:
+    """Even if the fork comes in the middle of a request."""
+    parent = RequestIds()
+    ids = [parent.next() for _ in range(3)]
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, parent.next().encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader) as pipe:
+        ids += [pipe.read(), parent.next()]
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(set(ids)) == 5
 
 
 def test_an_idle_parent_goes_on_after_a_child_has_ended(server: Server) -> None:

@@ -6,7 +6,9 @@ import asyncio
 import ipaddress
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from . import _http
 from ._options import Server
@@ -19,6 +21,7 @@ _KEPT_IDLE = 60.0
 _LONGEST_ERROR = 16 * 1024
 """Limit in bytes of an error."""
 
+T = TypeVar("T")
 _Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
 
@@ -39,20 +42,24 @@ class Connections:
         self._idle: dict[str, list[_http.Stream]] = {}
         self._sockets: set[socket.socket] = set()
 
-    async def post(self, server: Server, request: bytes, most: int) -> Answer:
-        """Sends one request, once, and returns the answer, whose body may have `most` bytes.
+    async def post(self, server: Server, request: bytes, request_id: str, most: int, read: Callable[[Answer], T]) -> T:
+        """Sends one request, once, and returns what `read` makes of the answer, whose body may have `most` bytes.
 
-        Raises `BrokenAnswer`, or an `OSError` of the connection. Any end but an answer closes the connection, so nothing that
-        arrives later is taken for the answer to another request.
+        Raises `BrokenAnswer`, an `OSError` of the connection, or what `read` raises. Any of them closes the connection, so
+        nothing that arrives later is taken for the answer to another request.
         """
         stream = self._take_idle(server) or await self._connect(server)
         try:
             stream.send(request, 2 * max(most, _LONGEST_ERROR) + _http.LONGEST_HEAD)
             head = await _http.read_head(stream)
+            # Without the header it counts: a proxy may have removed it.
+            if head.headers.get("x-request-id", request_id) != request_id:
+                raise _http.BrokenAnswer("invalid answer: it belongs to another request")
             if head.status == 200:
                 body, stays = await _http.read_body(stream, head, most)
             else:
                 body, stays = await _read_error(stream, head)
+            answer = read(Answer(head.status, head.headers, body))
         except BaseException:
             stream.abort()
             raise
@@ -60,7 +67,7 @@ class Connections:
             self._keep(server, stream)
         else:
             stream.abort()
-        return Answer(head.status, head.headers, body)
+        return answer
 
     def close(self) -> None:
         """Closes the idle connections."""

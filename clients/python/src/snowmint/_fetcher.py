@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ._answer import InvalidAnswer, read_ranges, read_texts
 from ._clock import Clock, Instant
@@ -16,7 +16,7 @@ from ._errors import LONGEST_NAME, AnotherStore, OverQuota, shown
 from ._failure import Failed, Failure, Retry, Scope, of_another_store, unavailable
 from ._http import BrokenAnswer
 from ._options import Server
-from ._request import Ask, refusal, request, unsent
+from ._request import Ask, RequestIds, refusal, request, unsent
 from ._servers import Choice, Health
 from ._threads import drop, within
 from ._token import Token
@@ -27,10 +27,13 @@ _SHARE_TO_MAKE = 0.8
 """The part of it that the server may spend on making ids."""
 
 
+T = TypeVar("T")
+
+
 class Post(Protocol):
     """What sends a request: `Connections`."""
 
-    async def post(self, server: Server, request: bytes, most: int) -> Answer: ...
+    async def post(self, server: Server, request: bytes, request_id: str, most: int, read: Callable[[Answer], T]) -> T: ...
 
 
 class State:
@@ -136,6 +139,7 @@ class Fetcher:
         self._connections = connections
         self._token = token
         self._clock = clock
+        self._request_ids = RequestIds()
 
     async def fetch(self, state: State, count: int) -> Fetched:
         """Requests ids until a server returns them, a server rejects the request, or the timeout passes."""
@@ -173,20 +177,25 @@ class Fetcher:
     async def _request(
         self, server: Server, state: State, count: int, limit: float
     ) -> tuple[Sequence[Sequence[object]], str | None]:
-        ask = Ask(state.name, state.is_text, count, limit * _SHARE_TO_MAKE)
+        ask = Ask(state.name, state.is_text, count, limit * _SHARE_TO_MAKE, self._request_ids.next())
         token = await self._token.read(server.url)
+
+        def read(answer: Answer) -> Failure | tuple[Sequence[Sequence[object]], str | None]:
+            if answer.status != 200:
+                return refusal(server.url, answer, token)
+            spans = read_texts(answer.body, count) if state.is_text else read_ranges(answer.body, count)
+            return spans, answer.headers.get("snowmint-store")
+
         try:
-            answer = await self._connections.post(server, request(server, ask, token), ask.longest_answer)
+            found = await self._connections.post(server, request(server, ask, token), ask.id, ask.longest_answer, read)
         except (BrokenAnswer, OSError) as error:
             raise Failed(unsent(server.url, error)) from None
-        if answer.status != 200:
-            raise Failed(refusal(server.url, answer, token))
-        try:
-            read = read_texts if state.is_text else read_ranges
-            return read(answer.body, count), answer.headers.get("snowmint-store")
         except InvalidAnswer as error:
             text = f"invalid answer: {error}"
             raise Failed(unavailable(server.url, text if token is None else text.replace(token, "(token)"))) from None
+        if isinstance(found, Failure):
+            raise Failed(found)
+        return found
 
 
 def no_answer(server: str, within: float) -> Failure:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import secrets
 import ssl
 import time
 from dataclasses import dataclass
@@ -33,6 +36,21 @@ _CERTIFICATE_ALERTS = (
 )
 
 
+class RequestIds:
+    """The ids of the requests that one thread sends. No request of any process has the same one.
+
+    A proxy that sends an answer twice would otherwise answer the next request with it.
+    """
+
+    def __init__(self) -> None:
+        self._random = secrets.token_hex(8)
+        self._sent = itertools.count()
+
+    def next(self) -> str:
+        # A forked child may have the other two numbers of its parent.
+        return f"{self._random}-{os.getpid()}-{next(self._sent)}"
+
+
 @dataclass(frozen=True)
 class Ask:
     """What to request: a number of ids of a namespace. The server may take `wait` seconds to make them."""
@@ -41,6 +59,8 @@ class Ask:
     is_text: bool
     count: int
     wait: float
+    id: str
+    """Belongs to this request only; its answer repeats it."""
 
     @property
     def longest_answer(self) -> int:
@@ -55,6 +75,7 @@ def request(server: Server, ask: Ask, token: str | None) -> bytes:
         f"POST {server.path}/v1/{kind}/{ask.namespace}?count={ask.count}&wait={ask.wait:.3f} HTTP/1.1",
         f"Host: {server.authority}",
         f"User-Agent: snowmint-python/{__version__}",
+        f"X-Request-Id: {ask.id}",
         "Content-Length: 0",
     ]
     if token is not None:
