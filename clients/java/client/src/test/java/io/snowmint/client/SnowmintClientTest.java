@@ -22,6 +22,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
@@ -281,6 +282,34 @@ class SnowmintClientTest {
         assertEquals(ErrorKind.UNAVAILABLE, e.kind());
         assertTrue(e.getMessage().contains("belongs to another request"), e.getMessage());
         until(() -> server.connections() == 0);
+    }
+
+    /** Goal: the second copy of an answer is not the answer to the next request. */
+    @Test
+    void anAnswerThatComesTwice() {
+        List<String> answers = new ArrayList<>();
+        server.answering(
+                request -> {
+                    int number = answers.size() + 1;
+                    answers.add(
+                            TestServer.response(
+                                    200,
+                                    "x-request-id: "
+                                            + request.headers().get("x-request-id")
+                                            + "\r\n",
+                                    "{\"ids\":[\"A-" + number + "\"]}"));
+                    // Before its second answer and each second one after it, the one before.
+                    return number % 2 == 0
+                            ? answers.get(number - 2) + answers.get(number - 1)
+                            : answers.get(number - 1);
+                });
+        open(timeless().buffer(0, 0));
+        TextIdSource texts = client.texts("a");
+        Set<String> drawn = new HashSet<>();
+        for (int i = 0; i < 10; i++) {
+            String id = texts.next();
+            assertTrue(drawn.add(id), id + " came out twice");
+        }
     }
 
     /** Goal: each request has an id of its own, and an answer that repeats it counts. */
