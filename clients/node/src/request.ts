@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import * as http from "node:http";
 import * as https from "node:https";
 import type { Socket } from "node:net";
@@ -55,6 +56,7 @@ export function httpSend(agents: { http: http.Agent; https: https.Agent }, token
     }
     return new Promise((resolve) => {
       const isTls = server.address.protocol === "https:";
+      const id = newRequestId();
       // No module of Node.js follows a redirect here, or repeats a request.
       const outgoing = (isTls ? https : http).request({
         ...server.address,
@@ -64,6 +66,7 @@ export function httpSend(agents: { http: http.Agent; https: https.Agent }, token
         headers: {
           "content-length": 0,
           "user-agent": `snowmint-node/${VERSION}`,
+          "x-request-id": id,
           ...(authorization === "" ? {} : { authorization: `Bearer ${authorization}` }),
         },
         signal: request.signal,
@@ -77,6 +80,11 @@ export function httpSend(agents: { http: http.Agent; https: https.Agent }, token
         resolve(unsent(server.url, error));
       });
       outgoing.on("response", (response) => {
+        if ((response.headers["x-request-id"] ?? id) !== id) {
+          resolve(unavailable(server.url, "invalid answer: it belongs to another request"));
+          outgoing.destroy();
+          return;
+        }
         read(server.url, response, request, authorization, resolve);
       });
       outgoing.on("close", () => {
@@ -85,6 +93,17 @@ export function httpSend(agents: { http: http.Agent; https: https.Agent }, token
       outgoing.end();
     });
   };
+}
+
+const PROCESS = randomBytes(8).toString("hex");
+let sent = 0;
+
+/**
+ * Returns a text that no other request has, of this process or another one: a proxy that sends an answer twice would otherwise
+ * answer the next request with it.
+ */
+function newRequestId(): string {
+  return `${PROCESS}-${String(++sent)}`;
 }
 
 function pathOf(server: Server, { namespace, isText, count, wait }: IdRequest): string {
