@@ -572,7 +572,10 @@ fn with_client(language: &str) -> Command {
     let (folder, run) = match language {
         "go" => ("target/page.XXXX", "cat >$d/main.go && go run ./$d"),
         "java" => ("", "cat >$d/Ids.java && java -cp client/target/classes $d/Ids.java"),
-        "node" => ("", "mkdir $d/node_modules && ln -s $PWD $d/node_modules/snowmint && cat >$d/ids.mjs && node $d/ids.mjs"),
+        "node" => (
+            "",
+            "mkdir $d/node_modules && ln -s $PWD $d/node_modules/snowmint && cat >$d/ids.mjs && node $d/ids.mjs",
+        ),
         "python" => ("", "PYTHONPATH=src python3 -"),
         _ => panic!("no client in {language}"),
     };
@@ -668,9 +671,11 @@ fn a_wrong_page_would_be_noticed() {
     assert!(agrees(&["at 2026-11-22T05:27:23.000Z, …!".into()], "at 2027-01-01T00:00:00.001Z, now!\n"));
     assert!(!agrees(&["value 7".into()], "value 8\n"));
     assert!(blocks("<!-- not run: needs two servers -->\n```console\n$ false\n```\n").is_empty());
-    let [Block::Console { on: Some(system), steps }, Block::Program(Program { language, source, .. })] = &blocks(
-        "<!-- on: leaf -->\n   ```console\n   $ true\n   ```\n<!-- run: node -->\n```javascript\n;\n```\n",
-    )[..] else {
+    let [Block::Console { on: Some(system), steps }, Block::Program(Program { language, source, .. })] =
+        &blocks(
+            "<!-- on: leaf -->\n   ```console\n   $ true\n   ```\n<!-- run: node -->\n```javascript\n;\n```\n",
+        )[..]
+    else {
         panic!("two blocks")
     };
     assert_eq!((&**system, &*steps[0].command, &**language, &**source), ("leaf", "true", "node", ";\n"));
