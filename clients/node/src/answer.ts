@@ -1,5 +1,6 @@
 import type { Instant } from "./clock.js";
 import { messageOf } from "./errors.js";
+import { hasRepeatedMember } from "./repeated.js";
 import { LONGEST_NAME, shown } from "./shown.js";
 import { Numbers, type Span, TextList } from "./span.js";
 
@@ -7,6 +8,7 @@ import { Numbers, type Span, TextList } from "./span.js";
 const MAX_ID = 2n ** 63n - 1n;
 /** The maximum number of ids in a range. */
 const LONGEST_RANGE = 2 ** 24;
+const MEMBERS: ReadonlySet<string> = new Set(["ranges", "first", "count", "step", "ids"]);
 /** Digits of a 64-bit number. The limit keeps a hostile server from making the client read a number of many MB. */
 const DIGITS = /^0*[0-9]{1,20}$/;
 
@@ -17,7 +19,11 @@ class InvalidAnswer extends Error {}
 export function readAnswer(body: Uint8Array, isText: boolean, count: number, until: Instant): Span[] | string {
   try {
     // Two texts that differ in invalid bytes would become the same text.
-    const answer: unknown = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
+    const json = new TextDecoder("utf-8", { fatal: true }).decode(body);
+    const answer: unknown = JSON.parse(json);
+    if (hasRepeatedMember(json, MEMBERS)) {
+      throw new InvalidAnswer("a member occurs twice");
+    }
     return isText ? readTexts(answer, count, until) : readRanges(answer, count, until);
   } catch (thrown) {
     return messageOf(thrown);

@@ -34,6 +34,11 @@ void test("ranges are read in their order", () => {
   assert.ok(typeof longest !== "string" && longest[0]?.left === 2 ** 24);
 });
 
+void test("unknown members are ignored", () => {
+  const body = String.raw`{"x":"\\\"ranges\\\":{","x":1,"ranges":[{"first":"5","more":{"first":"6","count":[{}]},"count":1,"step":"1"}],"x":{"ranges":[]}}`;
+  assert.deepEqual(read(body, 1), ["5"]);
+});
+
 void test("an invalid range makes the answer invalid", () => {
   const good = { first: "5", count: 1, step: "1" };
   for (const [body, count] of [
@@ -59,6 +64,9 @@ void test("an invalid range makes the answer invalid", () => {
     ['{"ranges":null}', 1],
     ['{"ranges":{"0":{"first":"5","count":1,"step":"1"},"length":1}}', 1],
     ['{"__proto__":{"ranges":[{"first":"5","count":1,"step":"1"}]}}', 1],
+    ['{"ranges":[{"first":"5","count":1,"step":"1"}],"ranges":[{"first":"6","count":1,"step":"1"}]}', 1],
+    ['{"ranges":[{"first":"5","first":"6","count":1,"step":"1"}]}', 1],
+    ['{"ranges":[{"first":"5","\\u0066irst" : "6","count":1,"step":"1"}]}', 1],
     ["[]", 0],
     ["5", 1],
     ["", 1],
@@ -81,6 +89,7 @@ void test("texts are read as they are", () => {
   ]) {
     assert.equal(read(body, 2, true), undefined, body);
   }
+  assert.equal(read('{"ids":["A"],"ids":["B"]}', 1, true), undefined);
   // Two texts that differ in invalid bytes would become one.
   const invalid = Buffer.concat([Buffer.from('{"ids":["A'), Buffer.from([0xff]), Buffer.from('"]}')]);
   assert.equal(read(invalid, 1, true), undefined);

@@ -205,3 +205,23 @@ for (const status of [200, 503]) {
     assert.notEqual(await orders.next(), first);
   });
 }
+
+// Goal: an answer that names another request is none of this one, whatever its status; one that names none counts.
+void test("an answer to another request is dropped", async (t) => {
+  const sent = new Set<unknown>();
+  const ids = counting();
+  const url = await serve(t, (request, response) => {
+    const id = request.headers["x-request-id"];
+    assert.ok(typeof id === "string" && /^[0-9a-f]{16}-[0-9]+$/.test(id) && !sent.has(id));
+    sent.add(id);
+    if (sent.size !== 4) {
+      response.setHeader("x-request-id", sent.size < 3 ? "another" : id);
+    }
+    response.statusCode = sent.size === 2 ? 403 : 200;
+    ids(request, response);
+  });
+  const orders = open(t, { servers: [url], buffer: { max: 0 } }).namespace("orders");
+  assert.equal(await orders.next(), "3");
+  assert.equal(await orders.next(), "4");
+  assert.equal(sent.size, 4);
+});
