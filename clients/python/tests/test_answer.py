@@ -108,6 +108,29 @@ def test_mutated_answers_are_exact_or_invalid() -> None:
 
 def test_texts() -> None:
     assert read_texts(b'{"ids":["A-1","\\u00c4-2"]}', 2) == [("A-1", "Ä-2")]
-    for body in (b'{"ids":["A"]}', b'{"ids":["A","B","C"]}', b'{"ids":["A",""]}', b'{"ids":["A",5]}', b"{}", b""):
+    assert read_texts(b'{"ids":["\\ud83d\\ude00"]}', 1) == [("\U0001f600",)]
+    for body in (
+        b'{"ids":["A"]}',
+        b'{"ids":["A","B","C"]}',
+        b'{"ids":["A",""]}',
+        b'{"ids":["A",5]}',
+        b'{"ids":["A","\\ud800"]}',
+        b'{"ids":["A","\\ude00\\ud83d"]}',
+        b'{"ids":["A","\xff"]}',
+        b'{"ids":["A","\xed\xa0\x80"]}',
+        b'{"ids":["A","B"],"ids":["A","B"]}',
+        b'{"Ids":["A","B"]}',
+        b"{}",
+        b"",
+    ):
         with pytest.raises(InvalidAnswer):
             read_texts(body, 2)
+
+
+@pytest.mark.parametrize("before", ["", "x" * 190])
+def test_no_part_of_a_token_is_shown(before: str) -> None:
+    token = 'sm_hunter2"\\-' + "7" * 40
+    with pytest.raises(InvalidAnswer) as raised:
+        read_ranges(json.dumps({"ranges": [before + token]}).encode(), 1)
+    assert "sm_" not in raised.value.text(token)
+    assert "sm_" in raised.value.text("another")

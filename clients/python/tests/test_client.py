@@ -240,7 +240,7 @@ def test_the_token_file_is_read_for_each_request(server: Server, tmp_path: Path)
             file.write_text(f" {token}\n")
             ids.next()
             assert server.requests.get(timeout=30).headers["authorization"] == f"Bearer {token}"
-        for text in ("", "hunter2 x", "hunter2\n\nhunter2", "hunter2é"):
+        for text in ("", "hunter2" * 10_000, "hunter2 x", "hunter2\n\nhunter2", "hunter2é"):
             file.write_text(text)
             with pytest.raises(snowmint.Unauthorized) as raised:
                 ids.next()
@@ -284,6 +284,11 @@ BASE = ["http://localhost:1"]
         (["http://h:99999"], {}, "expected http"),
         (["http://h:1/?a=hunter2"], {}, "expected no query"),
         (["http://h:1/#hunter2"], {}, "expected no query"),
+        (["http:u:hunter2@h:1"], {}, "expected http"),
+        (["http:///u:hunter2@h:1"], {}, "expected http"),
+        (["u:hunter2@h:1"], {}, "expected http"),
+        (["http://u:1?hunter2@h"], {}, "expected no query"),
+        (["http://u/hunter2?x@h"], {}, "expected no query"),
         (["http://u:hunter2@h:1"], {}, "invalid server 'h': expected no user"),
         (["http://u:hunter2@h:x"], {}, "expected http"),
         (["http://u:hunter2@[h:1"], {}, "expected http"),
@@ -304,6 +309,8 @@ BASE = ["http://localhost:1"]
         (BASE, {"timeout": None}, "invalid timeout None"),
         (BASE, {"hedge_after": 0}, "invalid hedge_after 0"),
         (BASE, {"hedge_after": float("inf")}, "or None"),
+        (BASE, {"hedge_after": 10**400}, "or None"),
+        (BASE, {"max_age": 10**400}, "or None"),
         (BASE, {"max_age": 0.0001}, "invalid max_age 0.0001"),
         (BASE, {"namespace_max_age": {"a": 0}}, "invalid namespace_max_age of 'a' 0"),
         (BASE, {"buffer": (5, 4)}, "invalid buffer (5, 4)"),

@@ -95,6 +95,8 @@ def test_valid_answers(text: bytes, expected: tuple[int, bytes, bool]) -> None:
         b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 3\r\n\r\nabc",
         b"HTTP/1.1 200 OK\nContent-Length: 3\n\nabc",
         b"HTTP/1.1 200 OK\r\nA: \0\r\nContent-Length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nA:" + b" " * 16_000 + b"\0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nA: b" + b" \t" * 8_000 + b"\n\r\n\r\n",
         b"HTTP/1.1 101 Switching\r\n\r\n",
         b"HTTP/1.1 099 No\r\n\r\n",
         b"HTTP/2 200 OK\r\n\r\n",

@@ -15,6 +15,22 @@ _MAX_NUMBER = 2**64 - 1
 class InvalidAnswer(Exception):
     """An answer with status 200 that is not valid as a whole."""
 
+    def __init__(self, what: str, value: object = None, expected: str = "") -> None:
+        super().__init__(what, value, expected)
+        self._what, self._value, self._expected = what, value, expected
+
+    def text(self, token: str | None) -> str:
+        """Returns what is wrong. A server may have sent the token back: it is removed before the value is shortened."""
+        if not self._expected:
+            return self._what
+        value = json.dumps(self._value, ensure_ascii=False)
+        if token is not None:
+            value = value.replace(json.dumps(token)[1:-1], "(token)")
+        return f"{self._what} {shown(value, LONGEST_NAME)}: expected {self._expected}"
+
+    def __str__(self) -> str:
+        return self.text(None)
+
 
 def read_ranges(body: bytes, count: int) -> list[range]:
     """Reads `{"ranges":[{"first":"5","count":3,"step":"1"}]}`, which must have exactly `count` ids."""
@@ -28,8 +44,8 @@ def read_texts(body: bytes, count: int) -> list[Sequence[str]]:
     """Reads `{"ids":["A-7","A-8"]}`, which must have exactly `count` texts."""
     texts: list[str] = []
     for text in _member(body, "ids"):
-        if not isinstance(text, str) or not text:
-            raise InvalidAnswer(f"id {_shown(text)}: expected a text")
+        if not isinstance(text, str) or not text or not _is_unicode(text):
+            raise InvalidAnswer("id", text, "a text")
         texts.append(text)
     _compare(len(texts), count)
     return [tuple(texts)]
@@ -75,7 +91,16 @@ def _read_range(value: object) -> range:
                 step = 1
             if step >= 1 and first + step * (count - 1) <= MAX_ID:
                 return range(first, first + step * count, step)
-    raise InvalidAnswer(f"range {_shown(value)}: expected ids from 0 to 2^63 - 1")
+    raise InvalidAnswer("range", value, "ids from 0 to 2^63 - 1")
+
+
+def _is_unicode(text: str) -> bool:
+    """Returns whether a text has no unpaired surrogates, which `json` accepts and no database stores."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number(text: object) -> int | None:
@@ -88,7 +113,3 @@ def _number(text: object) -> int | None:
         return None
     number = int(digits)
     return number if number <= _MAX_NUMBER else None
-
-
-def _shown(value: object) -> str:
-    return shown(json.dumps(value, ensure_ascii=False), LONGEST_NAME)

@@ -191,8 +191,7 @@ class Fetcher:
         except (BrokenAnswer, OSError) as error:
             raise Failed(unsent(server.url, error)) from None
         except InvalidAnswer as error:
-            text = f"invalid answer: {error}"
-            raise Failed(unavailable(server.url, text if token is None else text.replace(token, "(token)"))) from None
+            raise Failed(unavailable(server.url, f"invalid answer: {error.text(token)}")) from None
         if isinstance(found, Failure):
             raise Failed(found)
         return found

@@ -10,7 +10,7 @@ LONGEST_HEAD = 16 * 1024
 _LONGEST_LINE = 1024
 
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\r\n\0]*)?")
-_HEADER = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n\0]*?)[ \t]*")
+_HEADER = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([^\r\n\0]*)")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n\0]*)?")
 
 
@@ -149,7 +149,7 @@ def _parse_head(text: bytes) -> Head:
         header = _HEADER.fullmatch(line)
         if header is None:
             raise BrokenAnswer("invalid answer: invalid header")
-        name, value = header[1].decode("ascii").lower(), header[2].decode("latin-1")
+        name, value = header[1].decode("ascii").lower(), header[2].strip(b" \t").decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return Head(int(status[2]), headers, status[1] == b"0")
 

@@ -142,7 +142,8 @@ def ssl_context(options: Options) -> ssl.SSLContext | None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    # An `int` may be too large for the clock.
+    return isinstance(value, float) or (type(value) is int and value.bit_length() <= 64)
 
 
 def _paths(pair: tuple[Path, Path]) -> tuple[str, str]:
@@ -176,10 +177,12 @@ def _server(url: str) -> Server:
         raise invalid_option("server", host or "", "no user and password: set a token with `token`")
     address, has_more, _ = url.partition("?")
     address, has_fragment, _ = address.partition("#")
+    # With a slip such as `http:user:password@host`, the user is not where it belongs.
+    address = "" if "@" in url else shown(address, LONGEST_NAME)
     if parts.scheme not in ("http", "https") or not host:
-        raise invalid_option("server", shown(address, LONGEST_NAME), _URL_FORM)
+        raise invalid_option("server", address, _URL_FORM)
     if has_more or has_fragment:
-        raise invalid_option("server", shown(address, LONGEST_NAME), "no query")
+        raise invalid_option("server", address, "no query")
     has_tls = parts.scheme == "https"
     return Server(
         url=url.rstrip("/"),

@@ -48,4 +48,7 @@ class Token:
 
 def _content(file: str) -> str:
     with open(file, encoding="ascii") as opened:
-        return opened.read(LONGEST_TOKEN_FILE)
+        content = opened.read(LONGEST_TOKEN_FILE + 1)
+    if len(content) > LONGEST_TOKEN_FILE:
+        raise ValueError(f"expected at most {LONGEST_TOKEN_FILE} bytes")
+    return content
