@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -169,9 +170,78 @@ def test_an_interrupted_call_leaves_its_ids_to_the_next(monkeypatch: pytest.Monk
                 ids.next_many(2)
         with ThreadPoolExecutor(1) as pool:
             drawn = pool.submit(ids.next_many, 2)
-            until(lambda: len(ids._source._waiters) == 2)
+            until(lambda: any(not it.has_left for it in list(ids._source._waiters)))
             may_answer.release()
             assert drawn.result(timeout=30) == [2, 3]
+
+
+def test_calls_that_have_left_are_forgotten() -> None:
+    may_answer = threading.Semaphore(0)
+    with (
+        serving(may_answer=may_answer) as server,
+        snowmint.Client([server.url], **UNLIMITED, buffer=(0, 0)) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        ids = client.namespace("orders")
+        waiting = pool.submit(ids.next)
+        server.requests.get(timeout=30)
+        left = [weakref.ref(waiter) for waiter in _calls_that_leave(ids._source, 1000)]
+        assert sum(it() is not None for it in left) <= 2
+        may_answer.release()
+        assert waiting.result(timeout=30) == 1
+
+
+def _calls_that_leave(source: Any, count: int) -> Iterator[Any]:
+    for _ in range(count):
+        waiter = source.take(1, lambda: None)
+        source.leave(waiter)
+        yield waiter
+
+
+def test_discarded_ids_are_not_requested_again() -> None:
+    """Neither retries nor hedges follow."""
+    requests = []
+
+    def reply(request: Request) -> bytes:
+        requests.append(request)
+        return answer("", 503)
+
+    with serving(reply) as server, snowmint.Client([server.url], **UNLIMITED) as client:
+        ids = client.namespace("orders")
+        assert ids.try_next() is None
+        until(lambda: len(requests) >= 3)
+        ids.discard_buffered()
+        until(lambda: not ids._source._is_filling)
+        count = len(requests)
+        time.sleep(0.2)
+        assert len(requests) <= count + 1, "one may have been on its way"
+
+
+def test_a_later_call_has_time_for_retry_after() -> None:
+    """The first call fails immediately, because the servers ask for a longer wait than it has left."""
+    has_both = threading.Event()
+
+    def reply(request: Request) -> bytes:
+        if not has_both.is_set():
+            has_both.wait(30)
+            return answer("", 503, "Retry-After: 1\r\n")
+        return answer(f'{{"ranges":[{{"first":"1","count":{request.count},"step":"1"}}]}}')
+
+    with (
+        serving(reply) as server,
+        snowmint.Client([server.url], hedge_after=None, timeout=1.6, buffer=(0, 0)) as client,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        ids = client.namespace("orders")
+        first = pool.submit(ids.next)
+        time.sleep(0.7)
+        second = pool.submit(ids.next)
+        until(lambda: len(ids._source._waiters) == 2)
+        has_both.set()
+        error = first.exception(timeout=30)
+        assert isinstance(error, snowmint.Unavailable)
+        assert error.retry_after == pytest.approx(1.0, abs=0.1)
+        assert second.result(timeout=30) == 1
 
 
 def test_every_waiting_call_gets_an_error_of_its_own() -> None:

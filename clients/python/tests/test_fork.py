@@ -46,6 +46,16 @@ def test_a_child_starts_empty(server: Server) -> None:
         assert len(set(everything)) == len(everything) == 610
 
 
+def test_a_fork_in_the_middle_of_a_draw(server: Server) -> None:
+    """As in a signal handler that interrupts the draw: the child goes on with it."""
+    with snowmint.Client([server.url], **UNLIMITED, buffer=(100, 100)) as client:
+        ids = client.namespace("orders")
+        assert [ids.next(), ids.next()] == [1, 2]
+        turn, buffer = ids._source._buffer.turn, ids._source._buffer
+        assert turn.ids
+        assert in_child(lambda: [len(turn.ids), len(buffer.draw(500))]) == [0, 0]
+
+
 def test_a_child_has_request_ids_of_its_own() -> None:
     """Even if the fork comes in the middle of a request."""
     parent = RequestIds()

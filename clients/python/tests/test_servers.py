@@ -47,6 +47,8 @@ def test_retry_after() -> None:
     assert choice.order(own, NOW + 2.0) == [0]
     assert choice.order(own, NOW + 3.0) == [0, 1]
     assert choice.order([Health(), Health()], NOW) == [1], "another namespace waits only for the server"
+    choice.failed(own, 0, Scope.SERVER, NOW + 1.0)
+    assert choice.order(own, NOW + 1.999) == [], "a request that was sent before may fail without a Retry-After"
 
 
 def test_pauses_grow() -> None:

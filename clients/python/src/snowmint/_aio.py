@@ -122,7 +122,7 @@ class _Ids(Generic[T]):
         """Returns the next id if one is in memory.
 
         It never waits: if there is none, it starts a request in the background and returns `None`. It raises only `Closed` and
-        `InvalidAsyncNamespace`. With a buffer of `(0, 0)` it never returns an id.
+        `InvalidNamespace`. With a buffer of `(0, 0)` it never returns an id.
         """
         return self._source.try_take()
 

@@ -40,6 +40,12 @@ class Engine:
             assert self._loop is not None
             self._call(self._loop, lambda: self._begin(task))
 
+    def call(self, call: Callable[[], None]) -> None:
+        """Runs a call in the thread, if there is one."""
+        loop = self._loop
+        if loop is not None:
+            self._call(loop, call)
+
     def stop(self) -> None:
         """Cancels all tasks and ends the thread. Any thread may call it, even a destructor."""
         self._is_stopped = True

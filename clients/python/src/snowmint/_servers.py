@@ -61,7 +61,8 @@ class Choice:
         """Records a failure, and how long the server gets no request."""
         state = own[server] if scope is Scope.NAMESPACE else self._servers[server]
         state.left_out_until = now + self._jitter(_doubled(_LEFT_OUT, state.failures, _LONGEST_LEFT_OUT))
-        state.not_before = now + retry_after
+        # Another request, sent before, may fail without a `Retry-After`.
+        state.not_before = max(state.not_before, now + retry_after)
         state.failures += 1
 
     def pause(self, own: Sequence[Health], failed_rounds: int, now: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from ._failure import Failure, timed_out
 from ._fetcher import Fetched, Fetcher, Outcome, State, Unfilled
 from ._options import Options, is_namespace
 from ._target import Target
+from ._threads import drop
 
 _AFTER_REJECTION = 1.0
 """The time in seconds after a final error in which ids are requested only for waiting callers."""
@@ -69,7 +71,11 @@ class Source(Generic[T]):
     def begin(self, engine: Engine, fetcher: Fetcher) -> None:
         """Begins without ids: at first, and in a forked child, whose locks another thread of the parent may have held."""
         # First, so that nothing of the parent can come out.
+        inherited: Buffer[T] | None = getattr(self, "_buffer", None)
         self._buffer: Buffer[T] = Buffer(self._clock)
+        if inherited is not None:
+            # The fork may have come during a draw, for instance in a signal handler.
+            inherited.clear()
         self._lock = threading.Lock()
         self._engine = engine
         self._fetcher = fetcher
@@ -77,14 +83,19 @@ class Source(Generic[T]):
         self._target = Target(self._options.buffer, self._max_age)
         # In the order of the calls.
         self._waiters: deque[Waiter] = deque()
+        # How many of them have left, at most.
+        self._left = 0
         # A call that does not wait found no id.
         self._was_empty = False
         # How often the ids were discarded. Answers to requests of an earlier generation are dropped.
         self._generation = 0
         # The generation of the last call that found no id. Ids are requested ahead of calls only in this one.
         self._drawn_in = 0
+        # The generation of the last request.
+        self._fetched_in = 0
         self._rejected_at: float | None = None
         self._is_filling = False
+        self._fetching: asyncio.Task[Fetched] | None = None
 
     # Calls of any thread.
 
@@ -129,14 +140,14 @@ class Source(Generic[T]):
     def leave(self, waiter: Waiter) -> None:
         """Ends a call that waits no longer. Its ids are lost, or go to the next one."""
         with self._lock:
-            waiter.has_left = True
+            self._forget(waiter)
 
     def result(self, waiter: Waiter) -> list[T]:
         """Returns the ids of a call that waited until its answer or its deadline."""
         with self._lock:
             result = waiter.result
             if result is None:
-                waiter.has_left = True
+                self._forget(waiter)
                 result = timed_out(self.name, self._options.timeout, self._state.last)
         if isinstance(result, Error):
             raise result
@@ -172,10 +183,14 @@ class Source(Generic[T]):
         with self._lock:
             self._generation += 1
             self._was_empty = False
+            self._remove_left()
+            is_awaited = bool(self._waiters)
             for waiter in self._waiters:
                 waiter.missing += sum(len(span.ids) for span in waiter.got)
                 waiter.got = []
             self._buffer.clear()
+        if not is_awaited:
+            self._engine.call(self._end_fetch)
 
     def close(self) -> None:
         with self._lock:
@@ -187,6 +202,17 @@ class Source(Generic[T]):
     def _check_stopped(self) -> None:
         if self._stopped is not None:
             raise self._stopped(self.name)
+
+    def _forget(self, waiter: Waiter) -> None:
+        """Removes the calls that have left when they are the most, so that each costs little and none stays in memory."""
+        waiter.has_left = True
+        self._left += 1
+        if 2 * self._left > len(self._waiters):
+            self._remove_left()
+
+    def _remove_left(self) -> None:
+        self._left = 0
+        self._waiters = deque(waiter for waiter in self._waiters if not waiter.has_left)
 
     def _refill(self) -> None:
         """Requests ids because few are left."""
@@ -213,16 +239,32 @@ class Source(Generic[T]):
             while (ask := self._next_request()) is not None:
                 count, generation = ask
                 try:
-                    fetched = await self._fetcher.fetch(self._state, count)
+                    fetched = await self._fetch(count)
                 except Unfilled as unfilled:
                     if not self._settle_unfilled(count, unfilled):
                         return
                 else:
-                    self._settle(fetched, generation)
+                    if fetched is not None:
+                        self._settle(fetched, generation)
         except BaseException:
             with self._lock:
                 self._is_filling = False
             raise
+
+    async def _fetch(self, count: int) -> Fetched | None:
+        """Returns ids; `None` if they were discarded on their way."""
+        fetching = self._fetching = asyncio.ensure_future(self._fetcher.fetch(self._state, count))
+        try:
+            await asyncio.wait({fetching})
+            return None if fetching.cancelled() else fetching.result()
+        finally:
+            self._fetching = None
+            drop(fetching)
+
+    def _end_fetch(self) -> None:
+        """Ends the requests of discarded ids, so that no retry and no hedge follows."""
+        if self._fetching is not None and self._fetched_in != self._generation:
+            self._fetching.cancel()
 
     def _next_request(self) -> tuple[int, int] | None:
         """Returns how many ids to request now, and in which generation; `None` ends the task."""
@@ -240,6 +282,7 @@ class Source(Generic[T]):
                 return None
             self._target.adapt(self._clock.mono(), drawn, ran_dry=wanted > 0)
             self._buffer.watch(self._target.low)
+            self._fetched_in = self._generation
             return self._target.request(wanted, left), self._generation
 
     def _settle(self, fetched: Fetched, generation: int) -> None:
@@ -269,12 +312,15 @@ class Source(Generic[T]):
                 self._state.note(failure)
                 self._reject_late(failure)
                 self._is_filling = bool(self._waiters)
+            elif unfilled.outcome is Outcome.POSTPONED:
+                # Calls that came during the fetch may have time for it. After the others, the next call starts the task again.
+                end = time.monotonic() + (failure.after or 0.0)
+                while self._waiters and self._waiters[0].deadline < end:
+                    self._waiters.popleft().settle(failure.error(self.name))
+                self._is_filling = bool(self._waiters)
             else:
                 self._reject(failure.error)
-                # After POSTPONED, the next call starts the task again.
-                self._is_filling = unfilled.outcome is Outcome.REJECTED
-                if self._is_filling:
-                    self._rejected_at = time.monotonic()
+                self._rejected_at = time.monotonic()
             return self._is_filling
 
     def _reject_late(self, failure: Failure) -> None:
@@ -311,7 +357,7 @@ class Source(Generic[T]):
 
     def _wanted(self) -> int:
         """Removes the calls that have left, and returns how many ids the others wait for."""
-        self._waiters = deque(waiter for waiter in self._waiters if not waiter.has_left)
+        self._remove_left()
         for waiter in self._waiters:
             waiter.drop_old(self._clock)
         return sum(waiter.missing for waiter in self._waiters)
