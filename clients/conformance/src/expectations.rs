@@ -259,10 +259,10 @@ impl Findings {
         let mut request_ids = HashSet::new();
         for (server, requests) in &log.requests {
             for request in requests {
-                if !request.request_id.as_ref().is_some_and(|id| request_ids.insert(id)) {
+                if !request.own_id.as_ref().is_some_and(|id| request_ids.insert(id)) {
                     self.problem(format!(
                         "{server} got a request with X-Request-Id {:?}: expected a new one",
-                        request.request_id
+                        request.own_id
                     ));
                 }
                 let line = format!("{} {}", request.method, request.path);

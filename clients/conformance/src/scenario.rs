@@ -44,6 +44,7 @@ pub(crate) enum Dead {
 /// The reply to one request. Without a `status` or `body` it has as many new ids as requested.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a member of a scenario")]
 pub(crate) struct Reply {
     /// For how many requests it is used.
     pub(crate) times: usize,

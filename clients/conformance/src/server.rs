@@ -33,7 +33,8 @@ pub(crate) struct Request {
     pub(crate) count: Option<u64>,
     pub(crate) wait_ms: Option<u64>,
     pub(crate) authorization: Option<String>,
-    pub(crate) request_id: Option<String>,
+    /// Its `X-Request-Id`.
+    pub(crate) own_id: Option<String>,
     /// How many requests were on their way at this server, with this one.
     pub(crate) at_once: u64,
     /// A `Retry-After` that this request did not respect.
@@ -291,7 +292,7 @@ impl Shared {
         if let Some(store) = reply.store.as_ref().unwrap_or(&Some(STORE.to_owned())) {
             header("snowmint-store", store);
         }
-        if let Some(id) = reply.request_id.as_ref().unwrap_or(&request.request_id) {
+        if let Some(id) = reply.request_id.as_ref().unwrap_or(&request.own_id) {
             header("x-request-id", id);
         }
         header("content-length", &body.len().to_string());
@@ -395,7 +396,7 @@ fn read_request(stream: &mut BufReader<Box<dyn Stream>>) -> io::Result<Option<Re
         count: pairs.get("count").and_then(|text| text.parse().ok()),
         wait_ms: wait.and_then(|wait| u64::try_from(wait.as_millis()).ok()),
         authorization: None,
-        request_id: None,
+        own_id: None,
         at_once: 0,
         too_early: None,
     };
@@ -408,7 +409,7 @@ fn read_request(stream: &mut BufReader<Box<dyn Stream>>) -> io::Result<Option<Re
         let Some((name, value)) = header.split_once(':') else { break };
         match &*name.to_ascii_lowercase() {
             "authorization" => request.authorization = Some(value.trim().to_owned()),
-            "x-request-id" => request.request_id = Some(value.trim().to_owned()),
+            "x-request-id" => request.own_id = Some(value.trim().to_owned()),
             "content-length" => length = value.trim().parse().unwrap_or(0),
             _ => {}
         }

@@ -287,7 +287,7 @@ mod tests {
         }
 
         fn clock_error(&self) -> Duration {
-            Duration::from_secs(60)
+            Duration::from_mins(1)
         }
     }
 

@@ -36,6 +36,9 @@ struct Client {
     failed: u64,
 }
 
+/// The number of requests so far, which names the next one.
+static SENT: AtomicU64 = AtomicU64::new(0);
+
 /// A failure, and whether to retry it: `never`, `fewer` or `elsewhere`.
 struct Failure {
     error: Value,
@@ -276,7 +279,6 @@ impl Client {
         let (host, base) = address
             .split_once('/')
             .map_or((address, String::new()), |(host, base)| (host, format!("/{base}")));
-        static SENT: AtomicU64 = AtomicU64::new(0);
         let id = SENT.fetch_add(1, Ordering::Relaxed).to_string();
         let mut socket = TcpStream::connect(host)?;
         socket.set_read_timeout(Some(limit.max(Duration::from_millis(1))))?;

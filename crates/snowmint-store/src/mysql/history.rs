@@ -39,9 +39,9 @@ impl GtidHistory {
     }
 
     /// Adds the intervals of a server of MySQL. A tag applies to those behind it.
-    fn add_intervals(&mut self, uuid: &str, list: &str) {
+    fn add_intervals(&mut self, uuid: &str, text: &str) {
         let mut tag = String::new();
-        for part in list.split(':').map(str::trim) {
+        for part in text.split(':').map(str::trim) {
             let last = part.rsplit('-').next().unwrap_or_default().trim();
             match last.parse() {
                 Ok(last) => self.add(GtidOrigin::Uuid { uuid: uuid.to_owned(), tag: tag.clone() }, last),
@@ -258,24 +258,25 @@ mod tests {
             space in "[ \n]{0,2}",
         ) {
             let mut wanted = GtidHistory::default();
-            let mut text = String::new();
+            let mut lists = Vec::new();
             for (server, tags) in sets {
                 let uuid = format!("3e11fa47-71ca-11e1-9e33-c80aa942956{server}");
-                text += &format!("{space}{}{space}", if server == 1 { uuid.to_uppercase() } else { uuid.clone() });
+                let mut parts = vec![if server == 1 { uuid.to_uppercase() } else { uuid.clone() }];
                 for (nth, (tag, intervals)) in tags.into_iter().enumerate() {
                     // Intervals without a tag can only be first.
                     let tag = ["", "a", "_b_2"][if nth > 0 { tag.max(1) } else { tag }];
                     if !tag.is_empty() {
-                        text += &format!(":{space}{tag}{space}");
+                        parts.push(tag.to_owned());
                     }
                     for (first, more) in intervals {
                         let last = first.saturating_add(more);
-                        text += &if more == 0 { format!(":{first}") } else { format!(":{first}{space}-{space}{last}") };
+                        parts.push(if more == 0 { first.to_string() } else { format!("{first}{space}-{space}{last}") });
                         wanted.add(GtidOrigin::Uuid { uuid: uuid.clone(), tag: tag.to_owned() }, last);
                     }
                 }
-                text += ",";
+                lists.push(parts.join(&format!("{space}:{space}")));
             }
+            let text = lists.join(&format!("{space},{space}"));
             prop_assert_eq!(GtidHistory::parse(&text), wanted, "{}", text);
         }
 
