@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import BigInteger, create_engine, insert, select
-from sqlalchemy.exc import StatementError
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.exc import InvalidRequestError, StatementError
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 from sqlalchemy.util import greenlet_spawn
 
 import snowmint
@@ -61,6 +61,46 @@ def test_an_error_ends_the_statement() -> None:
             with pytest.raises(StatementError) as raised:
                 session.flush()
             assert isinstance(raised.value.orig, snowmint.Unavailable)
+        engine.dispose()
+
+
+def test_no_two_rows_share_an_id(server: Server) -> None:
+    """SQLAlchemy calls the default of a column once for `INSERT … FROM SELECT`."""
+    with snowmint.Client([server.url], **UNLIMITED) as client:
+        order = new_order(client.namespace("orders"))
+        engine = create_engine("sqlite://")
+        order.metadata.create_all(engine)
+        with Session(engine) as session:
+            session.execute(insert(order).values([{"item": "one"}, {"item": "two"}]))
+            copy = select(order.id + 1_000_000, order.item)
+            with pytest.raises(StatementError, match="one id for all rows") as raised:
+                session.execute(insert(order).from_select(["id", "item"], copy))
+            assert isinstance(raised.value.orig, InvalidRequestError)
+            copy = select(order.id + 1_000_000, order.number + 1_000_000, order.item)
+            session.execute(insert(order).from_select(["id", "number", "item"], copy))
+            drawn = [it for row in session.execute(select(order.id, order.number)) for it in row]
+            assert len(set(drawn)) == len(drawn) == 8
+        engine.dispose()
+
+
+def test_a_dataclass(server: Server) -> None:
+    class Base(MappedAsDataclass, DeclarativeBase):
+        pass
+
+    with snowmint.Client([server.url], **UNLIMITED) as client:
+
+        class Order(Base):
+            __tablename__ = "orders"
+
+            id: Mapped[int] = id_column(client.namespace("orders"), init=False)
+            item: Mapped[str] = mapped_column(default="book")
+
+        engine = create_engine("sqlite://")
+        Base.metadata.create_all(engine)
+        with Session(engine) as session:
+            session.add(order := Order())
+            session.flush()
+            assert order.id == 1
         engine.dispose()
 
 

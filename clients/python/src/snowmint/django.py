@@ -69,6 +69,9 @@ class SnowmintField(models.BigIntegerField):  # type: ignore[misc]
 
     An object has its id before it is saved, and `bulk_create` needs no answer of the database. Ids that are set stay. Forms do
     not show the field unless `editable` is set.
+
+    A migration that adds the field to a table with rows gives all of them the same id, as with each default in Django. Follow its
+    guide to migrations that add unique fields.
     """
 
     description = "Id from Snowmint"
