@@ -99,12 +99,17 @@ final class Options {
                 || uri.getHost() == null
                 || uri.getPort() == 0
                 || uri.getPort() > 65_535) {
-            throw invalid("server", quoted(text), "http://HOST:PORT or https://HOST:PORT");
+            throw invalid("server", shown(text), "http://HOST:PORT or https://HOST:PORT");
         }
         if (uri.getRawQuery() != null || uri.getRawFragment() != null) {
-            throw invalid("server", quoted(text), "no query");
+            throw invalid("server", shown(text), "no query");
         }
         return uri;
+    }
+
+    /** Returns a URL, unless a part of it may be a password. */
+    private static String shown(String url) {
+        return url.chars().anyMatch(sign -> "@?#".indexOf(sign) >= 0) ? "URL" : quoted(url);
     }
 
     private static String quoted(String text) {

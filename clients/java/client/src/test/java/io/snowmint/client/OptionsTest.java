@@ -72,6 +72,11 @@ class OptionsTest {
         expect("expected no user", it -> it.server("http://u:hunter2@h:1"));
         expect("expected no user", it -> it.server("http://u:hunter2@h:x"));
         expect("expected http", it -> it.server("http://u:hunter2 @h"));
+        expect("expected http", it -> it.server("http:u:hunter2@h"));
+        expect("expected http", it -> it.server("http:///u:hunter2@h"));
+        expect("expected http", it -> it.server("h:1?password=hunter2"));
+        expect("expected no query", it -> it.server("http://h:1/?password=hunter2"));
+        expect("expected no query", it -> it.server("http://h:1/#hunter2"));
     }
 
     @Test
