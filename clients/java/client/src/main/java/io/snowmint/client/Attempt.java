@@ -124,6 +124,14 @@ final class Attempt {
 
     /** Returns what came of the request, after its end or deadline. */
     Settled settle() {
+        Settled settled = outcome();
+        String secret = token();
+        return settled.failure() == null || secret == null
+                ? settled
+                : Settled.failed(settled.failure().without(secret));
+    }
+
+    private Settled outcome() {
         String name = server().toString();
         if (reply.isForeign()) {
             return Settled.failed(

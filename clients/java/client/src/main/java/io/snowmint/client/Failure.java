@@ -30,6 +30,12 @@ record Failure(
         return new Failure(server, kind, status, detail, retry, time, scope);
     }
 
+    /** Returns the failure without the token, which a server or proxy may repeat anywhere. */
+    Failure without(String token) {
+        String cleaned = detail.replace(token, "(token)");
+        return new Failure(server, kind, status, cleaned, retry, after, scope);
+    }
+
     /** Returns the failure as the error of a call. */
     CallError error(String namespace) {
         return new CallError(kind, namespace, server, status, after, server + ": " + detail, null);

@@ -1,6 +1,8 @@
 package io.snowmint.client;
 
 import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.Semaphore;
@@ -8,6 +10,9 @@ import java.util.concurrent.TimeUnit;
 
 /** Authorizes a client. A token is fixed, or read from a file for each request. */
 final class Token {
+    /** Limit of the file in bytes, so that a wrong one, such as a device, does not fill memory. */
+    private static final int LONGEST_FILE = 64 * 1024;
+
     private final String fixed;
     private final Path file;
 
@@ -55,7 +60,7 @@ final class Token {
         }
         String text;
         try {
-            text = Files.readString(file).strip();
+            text = content().strip();
         } catch (IOException e) {
             throw new IOException("token file " + file + ": " + Texts.reason(e), e);
         } finally {
@@ -66,5 +71,16 @@ final class Token {
                     "token file " + file + ": expected one token of visible ASCII characters");
         }
         return text;
+    }
+
+    private String content() throws IOException {
+        byte[] content;
+        try (InputStream input = Files.newInputStream(file)) {
+            content = input.readNBytes(LONGEST_FILE + 1);
+        }
+        if (content.length > LONGEST_FILE) {
+            throw new IOException("expected at most " + LONGEST_FILE + " bytes");
+        }
+        return new String(content, StandardCharsets.UTF_8);
     }
 }
