@@ -44,10 +44,13 @@ final class Round {
     }
 
     Fetched run() throws InterruptedException {
+        boolean hasEnded = false;
         try {
-            return ask();
+            Fetched fetched = ask();
+            hasEnded = true;
+            return fetched;
         } finally {
-            abandon();
+            abandon(hasEnded);
         }
     }
 
@@ -161,13 +164,16 @@ final class Round {
         }
     }
 
-    /** Gives up the servers that have not answered. Those that had enough time count as failed. */
-    private void abandon() {
+    /**
+     * Gives up the servers that have not answered. Those that had enough time count as failed,
+     * unless an interrupt ended the round.
+     */
+    private void abandon(boolean hasEnded) {
         for (Attempt attempt : waiting) {
             attempt.cancel();
             fetcher.failed.incrementAndGet();
             long waited = now() - attempt.sent.nanos();
-            if (waited >= Math.min(fetcher.hedgeAfter(), fetcher.attemptTimeout())) {
+            if (hasEnded && waited >= Math.min(fetcher.hedgeAfter(), fetcher.attemptTimeout())) {
                 fetcher.choice().failed(namespace.health, attempt.server, Scope.SERVER, now(), 0);
             }
         }

@@ -146,7 +146,7 @@ final class Source {
         while (!waiter.isAnswered()) {
             long left = waiter.deadline - clock.nanos();
             if (left <= 0) {
-                waiter.leave();
+                waiters.remove(waiter);
                 throw timedOut(namespace.lastFailure()).exception();
             }
             try {
@@ -154,7 +154,7 @@ final class Source {
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
                 if (!waiter.isAnswered()) {
-                    waiter.leave();
+                    waiters.remove(waiter);
                     throw CallError.interrupted(name(), e).exception();
                 }
             }
@@ -198,7 +198,7 @@ final class Source {
         }
     }
 
-    /** Returns the number of calls in the queue, also of those that have left; for tests. */
+    /** Returns the number of calls in the queue; for tests. */
     int waiting() {
         lock.lock();
         try {
@@ -234,6 +234,10 @@ final class Source {
             wasEmpty = false;
             waiters.forEach(Waiter::dropAll);
             buffer.clear();
+            // A call that waits needs the retries; deliver() drops the answer.
+            if (waiters.isEmpty()) {
+                endFetch();
+            }
         } finally {
             lock.unlock();
         }
@@ -248,11 +252,16 @@ final class Source {
             }
             buffer.clear();
             failWaiters(stopped);
-            if (filler != null) {
-                filler.interrupt();
-            }
+            endFetch();
         } finally {
             lock.unlock();
+        }
+    }
+
+    /** Ends a request on its way and its retries: nobody awaits their ids any more. */
+    private void endFetch() {
+        if (filler != null) {
+            filler.interrupt();
         }
     }
 
@@ -318,7 +327,7 @@ final class Source {
         try {
             return fetcher.fetch(namespace, request.count());
         } catch (InterruptedException e) {
-            // The client was closed.
+            // The ids were discarded, or the client was closed.
             return Fetched.nothing();
         }
     }
@@ -388,16 +397,19 @@ final class Source {
                     failWaiters(fetched.failure().error(name()));
                 }
                 case POSTPONED -> {
-                    failWaiters(fetched.failure().error(name()));
-                    // The next call starts it again.
-                    isFilling = false;
+                    // Calls that came during the request have more time left.
+                    failBefore(fetched.failure().after().toNanos(), fetched.failure());
+                    // Without a call, the next one starts it again.
+                    isFilling = !waiters.isEmpty();
                 }
                 case LATE -> {
                     namespace.noteFailure(fetched.failure());
                     failLate(fetched.failure());
                     isFilling = !waiters.isEmpty();
                 }
-                case NOTHING -> isFilling = !waiters.isEmpty();
+                case NOTHING -> {
+                    // What was requested since decides.
+                }
             }
             return isFilling;
         } finally {
@@ -410,6 +422,14 @@ final class Source {
         long now = clock.nanos();
         while (!waiters.isEmpty() && waiters.peek().deadline <= now) {
             waiters.poll().fail(timedOut(why));
+        }
+    }
+
+    /** Returns an error to each call whose deadline is before a retry after so many ns. */
+    private void failBefore(long retryAfter, Failure why) {
+        long retry = clock.nanos() + retryAfter;
+        while (!waiters.isEmpty() && waiters.peek().deadline < retry) {
+            waiters.poll().fail(why.error(name()));
         }
     }
 
@@ -434,14 +454,12 @@ final class Source {
     private void serve(Deque<Span> spans, Moment now) {
         while (!waiters.isEmpty()) {
             Waiter waiter = waiters.peek();
-            if (!waiter.hasLeft()) {
-                // Only ids of earlier answers: this one is used however long it took, because the
-                // call had to wait for it.
-                waiter.dropOld(now);
-                waiter.take(spans);
-                if (!waiter.isAnswered()) {
-                    return;
-                }
+            // Only ids of earlier answers: this one is used however long it took, because the call
+            // had to wait for it.
+            waiter.dropOld(now);
+            waiter.take(spans);
+            if (!waiter.isAnswered()) {
+                return;
             }
             waiters.poll();
         }
@@ -463,9 +481,8 @@ final class Source {
         serve(spans, now);
     }
 
-    /** Removes the calls that have left, and returns how many ids the others wait for. */
+    /** Returns how many ids the calls wait for. */
     private long wanted(Moment now) {
-        waiters.removeIf(Waiter::hasLeft);
         waiters.forEach(waiter -> waiter.dropOld(now));
         return waiters.stream().mapToLong(Waiter::missing).sum();
     }

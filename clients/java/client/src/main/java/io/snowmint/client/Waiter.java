@@ -23,7 +23,6 @@ final class Waiter {
      */
     private boolean isRenewed;
 
-    private boolean hasLeft;
     private CallError error;
 
     Waiter(List<Span> got, long missing, long deadline, Condition answered) {
@@ -39,15 +38,6 @@ final class Waiter {
 
     boolean isAnswered() {
         return error != null || missing == 0;
-    }
-
-    boolean hasLeft() {
-        return hasLeft;
-    }
-
-    /** Records that the call returned without an answer. */
-    void leave() {
-        hasLeft = true;
     }
 
     void fail(CallError why) {

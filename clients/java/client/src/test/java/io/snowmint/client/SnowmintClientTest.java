@@ -192,8 +192,9 @@ class SnowmintClientTest {
         server.requests.take();
         thread.interrupt();
         assertTrue(interrupted.get(), "the thread must stay interrupted");
+        assertEquals(0, source.waiting(), "a call that has left is kept");
         FutureTask<Long> next = start(ids::next);
-        until(() -> source.waiting() == 2);
+        until(() -> source.waiting() == 1);
         server.mayAnswer.release();
         assertEquals(1, next.get());
     }
@@ -444,6 +445,74 @@ class SnowmintClientTest {
         ids.discardBuffered();
         server.mayAnswer.release(2);
         assertEquals(18, call.get(30, TimeUnit.SECONDS));
+    }
+
+    /** Goal: a discard ends retries that no call waits for; a later call begins again. */
+    @Test
+    void discardDuringRetries() throws Exception {
+        server.answering(request -> TestServer.response(503, "", ""));
+        IdSource ids = open(timeless());
+        Source source = ((NumberSource) ids).source();
+        assertEquals(OptionalLong.empty(), ids.tryNext());
+        server.requests.take();
+        ids.discardBuffered();
+        until(() -> !source.isFilling());
+        server.requests.clear();
+        server.answering(server::ids);
+        assertEquals(OptionalLong.empty(), ids.tryNext());
+        until(() -> ids.buffered() > 0);
+        assertEquals(1, server.requests.size());
+    }
+
+    /** Goal: a Retry-After after the first call's deadline does not fail a later call. */
+    @Test
+    void retryAfterBetweenTwoDeadlines() throws Exception {
+        server.held()
+                .answering(
+                        request -> {
+                            if (server.requests.size() == 1) {
+                                return TestServer.response(503, "Retry-After: 1\r\n", "");
+                            }
+                            return TestServer.response(
+                                    200,
+                                    "",
+                                    "{\"ranges\":[{\"first\":\"7\",\"count\":1,\"step\":\"1\"}]}");
+                        });
+        IdSource ids = open(timeless().timeout(Duration.ofMillis(1500)).buffer(0, 0));
+        FutureTask<Long> first = start(ids::next);
+        Thread.sleep(650);
+        FutureTask<Long> second = start(ids::next);
+        until(() -> ((NumberSource) ids).source().waiting() == 2);
+        server.mayAnswer.release(2);
+        assertEquals(Optional.of(true), errorOf(first).retryAfter().map(it -> !it.isZero()));
+        assertEquals(7, second.get());
+    }
+
+    /** Goal: a server that repeats the token in an invalid answer does not reveal it. */
+    @ParameterizedTest
+    @CsvSource({
+        "'HTTP/1.1 200 OK', '{\"ranges\":[{\"first\":\"hunter2\",\"count\":1,\"step\":\"1\"}]}'",
+        "'HTTP/1.1 hunter2', ''",
+        "'HTTP/1.1 503 OK', '{\"detail\":\"hunter2\"}'"
+    })
+    void aTokenInAnAnswer(String status, String body) {
+        server.answering(
+                request -> status + "\r\nContent-Length: " + body.length() + "\r\n\r\n" + body);
+        IdSource ids =
+                open(timeless().timeout(Duration.ofMillis(300)).buffer(0, 0).token("hunter2"));
+        SnowmintException e = assertThrows(SnowmintException.class, ids::next);
+        assertEquals(ErrorKind.UNAVAILABLE, e.kind());
+        assertTrue(e.getMessage().contains("(token)"), e.getMessage());
+        assertFalse(e.getMessage().contains("hunter2"), e.getMessage());
+    }
+
+    /** Goal: a token file without an end does not fill the memory. */
+    @Test
+    void aTokenFileWithoutEnd() {
+        IdSource ids = open(timeless().tokenFile(Path.of("/dev/zero")));
+        SnowmintException e = assertThrows(SnowmintException.class, ids::next);
+        assertEquals(ErrorKind.UNAUTHORIZED, e.kind());
+        assertTrue(e.getMessage().contains("at most 65536 bytes"), e.getMessage());
     }
 
     @Test

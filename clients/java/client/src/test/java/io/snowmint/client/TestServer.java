@@ -80,7 +80,8 @@ final class TestServer implements AutoCloseable {
                 + body;
     }
 
-    private String ids(Request request) {
+    /** Answers with ids. */
+    String ids(Request request) {
         long first = last.getAndAdd(request.count()) + 1;
         if (request.path().startsWith("/v1/ids/")) {
             String texts =
