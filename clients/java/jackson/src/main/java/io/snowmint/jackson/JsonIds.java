@@ -11,6 +11,7 @@ import java.lang.annotation.Target;
 
 /**
  * Does for each {@code Long} of a collection, or value of a map, what {@link JsonId} does for one.
+ * Not for a {@code long[]}, to which Jackson applies only a {@link LongsAsStringsModule}.
  */
 @Retention(RetentionPolicy.RUNTIME)
 @Target({ElementType.FIELD, ElementType.METHOD, ElementType.PARAMETER})

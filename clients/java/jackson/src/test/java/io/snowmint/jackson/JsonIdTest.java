@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonMappingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.json.JsonMapper;
@@ -48,6 +49,21 @@ class JsonIdTest {
         String none = "{\"id\":\"0\",\"parent\":null,\"count\":3}";
         assertEquals(none, mapper.writeValueAsString(new Order(0, null, 3)));
         assertEquals(new Order(0, null, 3), mapper.readValue(none, Order.class));
+    }
+
+    /** Goal: a client may leave out the id of what it creates, as with any other long. */
+    @Test
+    void noIdOfAPrimitiveType() throws JsonProcessingException {
+        Order none = new Order(0, null, 3);
+        assertEquals(none, mapper.readValue("{\"count\":3}", Order.class));
+        assertEquals(none, mapper.readValue("{\"id\":null,\"count\":3}", Order.class));
+        ObjectMapper strict =
+                JsonMapper.builder()
+                        .enable(DeserializationFeature.FAIL_ON_NULL_FOR_PRIMITIVES)
+                        .build();
+        assertThrows(
+                JsonMappingException.class,
+                () -> strict.readValue("{\"id\":null,\"count\":3}", Order.class));
     }
 
     @Test
