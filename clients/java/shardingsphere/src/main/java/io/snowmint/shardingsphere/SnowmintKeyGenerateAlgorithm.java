@@ -9,6 +9,7 @@ import org.apache.shardingsphere.infra.algorithm.keygen.core.KeyGenerateAlgorith
 
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
@@ -62,6 +63,9 @@ public final class SnowmintKeyGenerateAlgorithm implements KeyGenerateAlgorithm 
 
     @Override
     public Collection<Long> generateKeys(AlgorithmSQLContext context, int keyGenerateCount) {
+        if (keyGenerateCount == 0) {
+            return List.of();
+        }
         return Arrays.stream(ids.next(keyGenerateCount)).boxed().toList();
     }
 

@@ -28,6 +28,7 @@ class SnowmintKeyGenerateAlgorithmTest {
             assertEquals("SNOWMINT", algorithm.getType());
             assertTrue(algorithm.isSupportAutoIncrement());
             algorithm.init(properties(server.url(), "orders"));
+            assertEquals(List.of(), keys(algorithm, 0));
             List<Long> keys = keys(algorithm, 3);
             keys.addAll(keys(algorithm, 1));
             assertEquals(4, Set.copyOf(keys).size());
