@@ -68,11 +68,12 @@ export class ServerChoice {
   /** Records a failure, and for how many ms the server gets no request. */
   failed(own: Health[], server: number, scope: Scope, now: number, retryAfter: number): void {
     const states = scope === "namespace" ? own : this.#servers;
-    const failures = states[server]?.failures ?? 0;
+    const { failures, notBefore } = states[server] ?? healthy();
     states[server] = {
       failures: failures + 1,
       leftOutUntil: now + this.#jitter(doubled(LEFT_OUT, failures, LONGEST_LEFT_OUT)),
-      notBefore: now + retryAfter,
+      // A request that was on its way may fail without a Retry-After.
+      notBefore: Math.max(notBefore, now + retryAfter),
     };
   }
 

@@ -1,5 +1,7 @@
+import { setMaxListeners } from "node:events";
+
 import { IdBuffer } from "./buffer.js";
-import { type Clock, type Instant, instant } from "./clock.js";
+import { type Clock, type Instant, instant, isOver } from "./clock.js";
 import type { SnowmintError } from "./errors.js";
 import { timedOut, toError } from "./failure.js";
 import { Fetch, type Fetched } from "./fetch.js";
@@ -140,7 +142,10 @@ export class Source {
         timer.cancel();
         signal?.removeEventListener("abort", onAbort);
       });
-      signal?.addEventListener("abort", onAbort);
+      if (signal !== undefined) {
+        allowManyListeners(signal);
+        signal.addEventListener("abort", onAbort);
+      }
       this.#waiters.add(waiter);
       this.#drawnIn = this.#generation;
       this.#startFilling();
@@ -171,8 +176,21 @@ export class Source {
       }
       const generation = this.#generation;
       this.#fetch = new Fetch(this.#shared, this.#state, count);
-      this.#settle(count, generation, await this.#fetch.run());
+      const fetched = await this.#fetch.run();
+      this.#settle(count, generation, fetched);
+      if (this.#waiters.size === 0 && this.#isInVain(fetched)) {
+        // The next call starts another one. Otherwise this would go on without calls, or even without a pause.
+        this.#isFilling = false;
+        return;
+      }
     }
+  }
+
+  /** Returns whether a fetch left no ids to keep, so that the next one would not either. */
+  #isInVain(fetched: Fetched): boolean {
+    return fetched.kind === "filled"
+      ? fetched.spans.every(({ until }) => isOver(until, instant(this.#clock)))
+      : fetched.kind === "postponed" || fetched.kind === "late";
   }
 
   /** Returns how many ids to request now. */
@@ -263,5 +281,14 @@ export class Source {
       wanted += waiter.missing;
     }
     return wanted;
+  }
+}
+
+/** Many calls may share a signal, such as that of a shutdown: Node.js would warn of a leak. */
+function allowManyListeners(signal: AbortSignal): void {
+  try {
+    setMaxListeners(0, signal);
+  } catch {
+    // A signal of another library, such as jsdom, does not warn.
   }
 }

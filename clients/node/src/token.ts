@@ -1,6 +1,9 @@
-import { readFile } from "node:fs/promises";
+import { open } from "node:fs/promises";
 
 import { messageOf } from "./errors.js";
+
+/** The size in bytes that a token file must not reach. Servers read less of a header. */
+const LONGEST = 16 * 1024;
 
 /** Returns whether a header can contain a token. */
 export function isToken(text: string): boolean {
@@ -25,7 +28,7 @@ export function fileToken(file: string): Token {
         throw new Error(`token file ${file}: not read in time`);
       }
     }
-    const read = readFile(file, "utf8");
+    const read = readStart(file);
     reading = read.then(done, done);
     function done(): void {
       reading = undefined;
@@ -36,11 +39,26 @@ export function fileToken(file: string): Token {
         throw new Error(`token file: ${messageOf(cause)}`, { cause });
       },
     );
-    if (!isToken(text)) {
+    if (!isToken(text) || text.length >= LONGEST) {
       throw new Error(`token file ${file}: expected one token of visible ASCII characters`);
     }
     return text;
   };
+}
+
+/** Returns the text of a file, or the start of a longer one: a file such as /dev/zero has no end. */
+async function readStart(file: string): Promise<string> {
+  const handle = await open(file);
+  try {
+    const bytes = Buffer.alloc(LONGEST);
+    let length = 0;
+    for (let read = -1; read !== 0 && length < LONGEST; length += read) {
+      read = (await handle.read(bytes, length, LONGEST - length)).bytesRead;
+    }
+    return bytes.toString("utf8", 0, length);
+  } finally {
+    await handle.close();
+  }
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

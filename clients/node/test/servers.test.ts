@@ -71,3 +71,11 @@ void test("hedges are a tenth of the requests", () => {
   assert.equal(hedges(50, false), 10);
   assert.equal(hedges(1000, true), 100);
 });
+
+void test("a failure without Retry-After does not shorten an earlier one", () => {
+  const choice = new ServerChoice(1, () => 1);
+  const own = newHealth(1);
+  choice.failed(own, 0, "server", 1000, 30_000);
+  choice.failed(own, 0, "server", 1010, 0);
+  assert.equal(choice.closedFor(own, 1010), 29_990);
+});

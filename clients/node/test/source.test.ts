@@ -306,3 +306,58 @@ void test("calls that collide get each id once", async () => {
   assert.ok(got.length > 3000, String(got.length));
   assert.equal(new Set(got).size, got.length);
 });
+
+// Goal: a refill that nobody waits for ends when it fails. Otherwise the loop would run without a pause until Retry-After, and block
+// the process; or send requests to servers that are down without a call.
+void test("a refill in the background ends with its failure, and the next draw starts another one", async () => {
+  for (const retryAfter of [60_000, undefined]) {
+    const { clock, servers, ids } = open({ buffer: [16, 16] });
+    const first = ids.next();
+    await settled();
+    servers.request(0).grant();
+    await first;
+    while (servers.requests.length < 2) {
+      await ids.next();
+      await settled();
+    }
+    servers.request(1).fail({ retryAfter });
+    for (let n = 2; clock.timers > 0; n++) {
+      await clock.advance(1000);
+      if (n < servers.requests.length) {
+        servers.request(n).fail({});
+      }
+    }
+    const { length } = servers.requests;
+    await clock.advance(60_000);
+    assert.equal(servers.requests.length, length);
+    await ids.next();
+    await settled();
+    assert.equal(servers.requests.length, length + 1);
+  }
+});
+
+void test("ids that are too old when they come start no refill", async () => {
+  const { clock, servers, ids } = open({ maxAge: 100, buffer: [16, 16] });
+  const first = ids.next();
+  await clock.advance(200);
+  servers.request(0).grant();
+  assert.equal(await first, "1");
+  await clock.advance(10_000);
+  assert.equal(servers.requests.length, 1);
+  assert.equal(ids.buffered, 0);
+});
+
+void test("many calls may share a signal", async () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error) => warnings.push(warning);
+  process.on("warning", note);
+  const { servers, ids } = open();
+  const { signal } = new AbortController();
+  const calls = Array.from({ length: 20 }, () => ids.next({ signal }));
+  await settled();
+  servers.request(0).grant();
+  await Promise.all(calls);
+  await settled();
+  process.off("warning", note);
+  assert.deepEqual(warnings, []);
+});

@@ -23,3 +23,8 @@ void test("a file system that hangs has one read", async () => {
   writeFileSync(file, "sm_1\n");
   assert.equal(await first, "sm_1");
 });
+
+// Goal: a wrong file, which may have no end, does not fill the memory.
+void test("a token file is not read beyond what a header can have", { timeout: 5000 }, async () => {
+  await assert.rejects(fileToken("/dev/zero")(new AbortController().signal), /expected one token/);
+});
