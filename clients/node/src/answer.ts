@@ -1,7 +1,5 @@
 import type { Instant } from "./clock.js";
-import { messageOf } from "./errors.js";
 import { hasRepeatedMember } from "./repeated.js";
-import { LONGEST_NAME, shown } from "./shown.js";
 import { Numbers, type Span, TextList } from "./span.js";
 
 /** The largest id. */
@@ -26,7 +24,8 @@ export function readAnswer(body: Uint8Array, isText: boolean, count: number, unt
     }
     return isText ? readTexts(answer, count, until) : readRanges(answer, count, until);
   } catch (thrown) {
-    return messageOf(thrown);
+    // The texts of other errors quote the answer, which may repeat the token.
+    return thrown instanceof InvalidAnswer ? thrown.message : "it is not JSON in UTF-8";
   }
 }
 
@@ -34,9 +33,9 @@ export function readAnswer(body: Uint8Array, isText: boolean, count: number, unt
 function readRanges(answer: unknown, count: number, until: Instant): Span[] {
   const ranges = member(answer, "ranges");
   if (!Array.isArray(ranges)) {
-    throw new InvalidAnswer("`ranges` is no list");
+    throw new InvalidAnswer("`ranges`: expected a list");
   }
-  const spans = ranges.map((range) => readRange(range, until));
+  const spans = ranges.map((range, index) => readRange(range, index, until));
   const sum = spans.reduce((ids, span) => ids + span.left, 0);
   if (sum !== count) {
     throw new InvalidAnswer(`${String(sum)} ids: expected ${String(count)}`);
@@ -44,25 +43,25 @@ function readRanges(answer: unknown, count: number, until: Instant): Span[] {
   return spans;
 }
 
-function readRange(range: unknown, until: Instant): Numbers {
+function readRange(range: unknown, index: number, until: Instant): Numbers {
   const first = numberOf(member(range, "first"));
   const step = numberOf(member(range, "step"));
   const count = member(range, "count");
   const isCount = typeof count === "number" && Number.isInteger(count) && count >= 1 && count <= LONGEST_RANGE;
   if (first === undefined || step === undefined || !isCount || first > MAX_ID) {
-    throw invalidRange(range);
+    throw invalidRange(index);
   }
   if (count === 1) {
     return new Numbers(first, 0n, 1, until);
   }
   if (step < 1n || first + BigInt(count - 1) * step > MAX_ID) {
-    throw invalidRange(range);
+    throw invalidRange(index);
   }
   return new Numbers(first, step, count, until);
 }
 
-function invalidRange(range: unknown): InvalidAnswer {
-  return new InvalidAnswer(`range ${shown(JSON.stringify(range), LONGEST_NAME)}: expected ids from 0 to 2^63 - 1`);
+function invalidRange(index: number): InvalidAnswer {
+  return new InvalidAnswer(`range ${String(index + 1)}: expected ids from 0 to 2^63 - 1`);
 }
 
 /** Reads `{"ids": ["A-7", "A-8"]}`. */

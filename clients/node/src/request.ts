@@ -54,6 +54,10 @@ export function httpSend(agents: { http: http.Agent; https: https.Agent }, token
     } catch (thrown) {
       return { server: server.url, kind: "Unauthorized", retry: "never", scope: "server", detail: messageOf(thrown) };
     }
+    if (request.signal.aborted) {
+      // The agent would connect nevertheless, and keep the connection.
+      return unavailable(server.url, "request abandoned");
+    }
     return new Promise((resolve) => {
       const isTls = server.address.protocol === "https:";
       const id = newRequestId();
@@ -147,7 +151,9 @@ function read(
   const limit = status === 200 ? request.count * LONGEST_ID + LONGEST_FRAME : LONGEST_ERROR;
   const end = (body: Buffer | string) => {
     const reply =
-      status === 200 ? granted(server, socket, headers, body, request) : refusal(server, status, headers, body, token);
+      status === 200
+        ? granted(server, socket, headers, body, request, token)
+        : refusal(server, status, headers, body, token);
     if (!("spans" in reply)) {
       // If a server sends an error twice, the second one must not be the answer to the next request.
       socket.destroy();
@@ -183,6 +189,7 @@ function granted(
   headers: http.IncomingHttpHeaders,
   body: Buffer | string,
   { count, isText, until }: IdRequest,
+  token: string,
 ): Granted | Failure {
   if (typeof body === "string") {
     return unavailable(server, body);
@@ -195,8 +202,13 @@ function granted(
   if (typeof spans === "string") {
     return unavailable(server, `invalid answer: ${spans}`);
   }
-  const store = headers["snowmint-store"];
-  return { spans, store: typeof store === "string" ? store : "" };
+  const named = headers["snowmint-store"];
+  const store = typeof named === "string" ? named : "";
+  if (token !== "" && store.includes(token)) {
+    // The store becomes part of errors.
+    return unavailable(server, "invalid answer: its store contains the token");
+  }
+  return { spans, store };
 }
 
 /** Reads why a server returned no ids. */

@@ -225,3 +225,47 @@ void test("an answer to another request is dropped", async (t) => {
   assert.equal(await orders.next(), "4");
   assert.equal(sent.size, 4);
 });
+
+// Goal: a server that repeats the headers of a request, such as an echo service, puts no token into an error.
+void test("an answer that repeats the token is not shown", async (t) => {
+  for (const answer of [
+    (token: string) => token,
+    (token: string) => `{"ranges":[{"first":"${token}","count":1,"step":"1"}]}`,
+    (token: string) => `{"ranges":[{"first":"${"x".repeat(175)}${token}","count":1,"step":"1"}]}`,
+  ]) {
+    const url = await serve(t, (request, response) => {
+      response.end(answer(request.headers.authorization ?? ""));
+    });
+    const orders = open(t, { servers: [url], token: "hunter2", timeout: 100 }).namespace("orders");
+    await assert.rejects(
+      orders.next(),
+      (thrown) => String(thrown).includes("invalid answer") && !inspect(thrown).includes("hunt"),
+    );
+  }
+  const url = await serve(t, (request, response) => {
+    response.setHeader("snowmint-store", request.headers.authorization ?? "");
+    counting()(request, response);
+  });
+  const store = `smst_${"0".repeat(26)}`;
+  const orders = open(t, { servers: [url], token: "hunter2", timeout: 100, store }).namespace("orders");
+  await assert.rejects(orders.next(), (thrown) => !inspect(thrown).includes("hunt"));
+});
+
+// Goal: a request that was given up while its token was read opens no connection.
+void test("a closed client opens no connection", async (t) => {
+  let connections = 0;
+  const server = createServer(() => connections++).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => server.close());
+  const tokenFile = join(mkdtempSync(join(tmpdir(), "snowmint-")), "token");
+  writeFileSync(tokenFile, "sm_1");
+  const url = `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
+  const client = open(t, { servers: [url], tokenFile });
+  const call = client.namespace("orders").next();
+  await Promise.resolve();
+  assert.equal(client.stats().requests, 1);
+  await client.close();
+  await assert.rejects(call, { kind: "Closed" });
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.equal(connections, 0);
+});
