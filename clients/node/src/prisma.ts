@@ -3,6 +3,7 @@
  *
  * @packageDocumentation
  */
+import { invalidOption } from "./errors.js";
 import type { Ids } from "./ids.js";
 import { Gaps } from "./rows.js";
 
@@ -52,6 +53,8 @@ type Row = Record<string, unknown>;
  * Returns an extension that fills the ids of new rows: of `create`, `createMany`, `createManyAndReturn`, `upsert`, and of writes
  * nested in them or in `update`. A row that has an id keeps it.
  *
+ * With a datamodel, a model or field that it lacks is an error of the kind `InvalidOption`.
+ *
  * ```js
  * const prisma = new PrismaClient().$extends(
  *   snowmintIds({ models: { Order: client.bigints("orders") }, datamodel: Prisma.dmmf.datamodel }),
@@ -78,6 +81,9 @@ class Writer {
   readonly #relations: Map<string, Map<string, string>>;
 
   constructor({ models, datamodel }: PrismaOptions) {
+    for (const [name, of] of Object.entries(models)) {
+      checkModel(name, "ids" in of ? of.field : "id", datamodel);
+    }
     this.#models = new Map(
       Object.entries(models).map(([name, of]) => [name, "ids" in of ? of : { ids: of, field: "id" }]),
     );
@@ -177,6 +183,21 @@ class Writer {
           ? { ...write, data: this.#nested(gaps, model, write.data) }
           : this.#nestedIn(gaps, model, write);
     }
+  }
+}
+
+/** Throws if the datamodel lacks a model or its field: without an error, rows of the model would silently get no ids. */
+function checkModel(name: string, field: string, datamodel: Datamodel | undefined): void {
+  if (datamodel === undefined) {
+    return;
+  }
+  const model = datamodel.models.find((other) => other.name === name);
+  if (model === undefined) {
+    const names = datamodel.models.map((other) => other.name).join(", ");
+    throw invalidOption("model", JSON.stringify(name), `one of ${names}`);
+  }
+  if (!model.fields.some((other) => other.name === field)) {
+    throw invalidOption("field", JSON.stringify(field), `a field of the model ${name}`);
   }
 }
 

@@ -35,6 +35,7 @@ const datamodel = {
     {
       name: "Line",
       fields: [
+        { name: "lineId", kind: "scalar", type: "BigInt" },
         { name: "order", kind: "object", type: "Order" },
         { name: "tag", kind: "object", type: "Tag" },
       ],
@@ -109,6 +110,18 @@ void test("the extension fills ids where rows are created, and nowhere else", as
     assert.deepEqual(got, expected);
     assert.deepEqual(args, before, "the arguments of the program changed");
     assert.ok(models.Order.calls.length <= 1 && models.Line.ids.calls.length <= 1, "one call for each namespace");
+  }
+});
+
+void test("a model or field that the datamodel lacks is an error", () => {
+  const ids = testIds("orders");
+  for (const [models, message] of [
+    [{ order: ids }, 'invalid model "order": expected one of Order, Line'],
+    [{ Line: ids }, 'invalid field "id": expected a field of the model Line'],
+    [{ Order: { ids, field: "key" } }, 'invalid field "key": expected a field of the model Order'],
+  ] as const) {
+    assert.throws(() => snowmintIds({ models, datamodel }), { kind: "InvalidOption", message });
+    snowmintIds({ models });
   }
 });
 
