@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +14,8 @@ import pytest
 import snowmint
 from servers import Request, Server, answer, serving
 from snowmint import _connections
+from snowmint import _options as options
+from snowmint._connections import Connections
 from test_client import UNLIMITED
 
 
@@ -41,6 +47,40 @@ def test_an_answer_to_another_request_is_dropped_and_ends_its_connection() -> No
         assert client.namespace("orders").next() == 1
         assert client.namespace("orders").next() == 3
         assert (client.stats().failed, server.connections, len(set(ids))) == (1, 2, 3)
+
+
+def test_bytes_that_the_event_loop_has_not_read_end_the_connection() -> None:
+    """A second answer without an id of its request could otherwise be taken for the answer to the next one."""
+    sent = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        for first in (True, False):
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(ConnectionError):
+                connection.recv(10_000)
+                connection.sendall(answer("first" if first else "second"))
+                if first:
+                    time.sleep(0.05)
+                    connection.sendall(answer("first"))
+                    sent.set()
+                connection.recv(10_000)
+
+    async def run(port: int) -> list[bytes]:
+        connections = Connections(None)
+        server = options.Server("", "127.0.0.1", port, False, "", "")
+        bodies = []
+        for _ in range(2):
+            bodies.append(await connections.post(server, b"request", "id", 1024, lambda it: it.body))
+            # The event loop does not run.
+            assert sent.wait(30)
+        connections.close()
+        return bodies
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        assert asyncio.run(run(listener.getsockname()[1])) == [b"first", b"second"]
+        thread.join()
 
 
 def test_an_invalid_answer_ends_its_connection() -> None:

@@ -85,8 +85,9 @@ class Connections:
         streams = self._idle.get(server.url, [])
         while streams:
             stream = streams.pop()
-            if stream.is_idle:
+            if stream.is_idle and _is_quiet(stream):
                 return stream
+            stream.abort()
         return None
 
     def _keep(self, server: Server, stream: _http.Stream) -> None:
@@ -110,7 +111,20 @@ class Connections:
             ssl=self._context if server.has_tls else None,
             server_hostname=server.host if server.has_tls else None,
         )
+        stream.socket = opened
         return stream
+
+
+def _is_quiet(stream: _http.Stream) -> bool:
+    """Returns whether nothing has arrived that the event loop has not read yet, such as a second answer, or the end."""
+    assert stream.socket is not None
+    try:
+        stream.socket.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 async def _connected_socket(server: Server) -> socket.socket:

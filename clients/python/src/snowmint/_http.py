@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from dataclasses import dataclass
 
 LONGEST_HEAD = 16 * 1024
@@ -36,6 +37,7 @@ class Stream(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
+        self.socket: socket.socket | None = None
         self._buffer = bytearray()
         # How many bytes may arrive. Between two answers there are none.
         self._room = 0
