@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import django
@@ -40,7 +42,7 @@ class Line(Base):
 @pytest.fixture
 def configured(server: Server) -> Iterator[Server]:
     settings.SNOWMINT = {"servers": [server.url], "namespace": "orders", "max_age": None}
-    snowmint.django.client.cache_clear()
+    snowmint.django._clients.clear()
     snowmint.django._namespace.cache_clear()
     yield server
     snowmint.django.client().close()
@@ -98,8 +100,22 @@ def test_migrations_contain_the_field(field: Any, expected: dict[str, Any]) -> N
     assert "import snowmint.django" in imports
 
 
+@pytest.mark.usefixtures("configured")
+def test_threads_get_the_same_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+
+    def create(**options: Any) -> snowmint.Client:
+        both.wait(30)
+        return snowmint.Client(**options)
+
+    monkeypatch.setattr(snowmint.django, "Client", create)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: snowmint.django.client(), range(2))
+    assert first is second
+
+
 def test_what_is_not_configured() -> None:
-    snowmint.django.client.cache_clear()
+    snowmint.django._clients.clear()
     snowmint.django._namespace.cache_clear()
     with pytest.raises(ImproperlyConfigured, match="no setting SNOWMINT"):
         Order(item="book")

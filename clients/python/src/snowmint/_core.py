@@ -118,8 +118,15 @@ class Core:
 
 
 def _after_fork_in_child() -> None:
+    failure: Exception | None = None
     for core in list(_cores):
-        core.begin_in_child()
+        try:
+            core.begin_in_child()
+        except Exception as error:
+            # It must not keep the ids of the parent in other clients.
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 if hasattr(os, "register_at_fork"):

@@ -25,10 +25,17 @@ def _settings() -> dict[str, Any]:
     return found
 
 
-@functools.cache
+_clients: dict[None, Client] = {}
+
+
 def client() -> Client:
     """Returns the client of this process. It is created with the first call, and starts empty in a forked child."""
-    return Client(**{name: value for name, value in _settings().items() if name != "namespace"})
+    found = _clients.get(None)
+    if found is None:
+        created = Client(**{name: value for name, value in _settings().items() if name != "namespace"})
+        # Two threads may come here at the same time, and get the same one. A lock would not survive a fork.
+        found = _clients.setdefault(None, created)
+    return found
 
 
 @functools.cache
