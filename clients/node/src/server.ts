@@ -15,8 +15,10 @@ export interface Server {
 /** Reads the URL of a server. */
 export function server(text: unknown): Server {
   const form = "http://HOST:PORT or https://HOST:PORT";
-  const parsed = typeof text === "string" && /^https?:\/\/[^/]/i.test(text) ? urlOf(text) : undefined;
-  if (typeof text !== "string" || parsed === undefined) {
+  // `new URL` drops tabs and line breaks, and reads a backslash as a slash.
+  const isWritten = typeof text === "string" && /^https?:\/\/[^/]/i.test(text) && !/[\p{C}\p{Z}\\]/u.test(text);
+  const parsed = isWritten ? urlOf(text) : undefined;
+  if (!isWritten || parsed === undefined) {
     // No error shows the text: it may contain a password.
     throw invalidOption("server URL", "", form);
   }

@@ -43,6 +43,8 @@ export class Source {
   #drawnIn = 0;
   #rejectedAt = -Infinity;
   #isFilling = false;
+  /** The generation of the last request. */
+  #fetchedIn = 0;
   /** The request on its way. */
   #fetch: Fetch | undefined;
   /** Why no id is ever returned: the client is closed, or the name is invalid. */
@@ -129,6 +131,10 @@ export class Source {
       const leave = (reason: unknown) => {
         this.#waiters.delete(waiter);
         waiter.reject(reason);
+        if (this.#waiters.size === 0 && this.#fetchedIn !== this.#generation) {
+          // Only this call kept the retries of a discarded request going.
+          this.#fetch?.cancel();
+        }
       };
       const onAbort = () => {
         leave(signal?.reason);
@@ -175,6 +181,7 @@ export class Source {
         return;
       }
       const generation = this.#generation;
+      this.#fetchedIn = generation;
       this.#fetch = new Fetch(this.#shared, this.#state, count);
       const fetched = await this.#fetch.run();
       this.#settle(count, generation, fetched);

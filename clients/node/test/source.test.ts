@@ -347,6 +347,18 @@ void test("ids that are too old when they come start no refill", async () => {
   assert.equal(ids.buffered, 0);
 });
 
+void test("a discarded request ends when the last call that waits leaves", async () => {
+  const { clock, servers, ids } = open();
+  const controller = new AbortController();
+  const call = ids.next({ signal: controller.signal });
+  await settled();
+  ids.discardBuffered();
+  controller.abort();
+  await assert.rejects(call, { name: "AbortError" });
+  await settled();
+  assert.deepEqual([servers.requests.length, servers.request(0).signal.aborted, clock.timers], [1, true, 0]);
+});
+
 void test("many calls may share a signal", async () => {
   const warnings: Error[] = [];
   const note = (warning: Error) => warnings.push(warning);
