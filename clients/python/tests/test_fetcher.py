@@ -13,6 +13,7 @@ import snowmint
 import virtual
 from snowmint._clock import Clock
 from snowmint._connections import Answer
+from snowmint._failure import Failed
 from snowmint._fetcher import Fetched, Fetcher, Outcome, State, Store, Unfilled
 from snowmint._options import Server
 from snowmint._token import Token
@@ -211,6 +212,13 @@ async def test_another_store_is_dropped() -> None:
     assert raised.value.failure is not None
     assert raised.value.failure.kind is snowmint.AnotherStore
     assert "two: expected one, the store of http://a" in raised.value.failure.detail
+
+
+def test_a_store_that_has_the_name_of_the_token() -> None:
+    store = Store("smst_one")
+    with pytest.raises(Failed) as raised:
+        store.check("http://a", "x" * 195 + "hunter2", "hunter2")
+    assert "hunt" not in raised.value.failure.detail
 
 
 @in_virtual_time

@@ -99,7 +99,7 @@ class Store:
     identity: str | None
     named_by: str | None = None
 
-    def check(self, server: str, named: str | None) -> None:
+    def check(self, server: str, named: str | None, token: str | None = None) -> None:
         """Rejects ids of another store."""
         if named is not None and self.identity is None:
             self.identity, self.named_by = named, server
@@ -109,8 +109,8 @@ class Store:
         origin = "as set with `store`" if self.named_by is None else f"the store of {self.named_by}"
         found = "the answer names no store"
         if named is not None:
-            found = f"the ids are of another store, {shown(named, LONGEST_NAME)}"
-        raise Failed(of_another_store(server, f"{found}: expected {shown(self.identity or '', LONGEST_NAME)}, {origin}"))
+            found = f"the ids are of another store, {_shown(named, token)}"
+        raise Failed(of_another_store(server, f"{found}: expected {_shown(self.identity or '', token)}, {origin}"))
 
 
 class Fetcher:
@@ -168,15 +168,15 @@ class Fetcher:
         sent = self._clock.now()
         self.counts.requests += 1
         try:
-            spans, store = await within(limit, asyncio.ensure_future(self._request(server, state, count, limit)))
+            spans, store, token = await within(limit, asyncio.ensure_future(self._request(server, state, count, limit)))
         except TimeoutError:
             raise Failed(no_answer(server.url, limit)) from None
-        self.store.check(server.url, store)
+        self.store.check(server.url, store, token)
         return Fetched(spans, sent)
 
     async def _request(
         self, server: Server, state: State, count: int, limit: float
-    ) -> tuple[Sequence[Sequence[object]], str | None]:
+    ) -> tuple[Sequence[Sequence[object]], str | None, str | None]:
         ask = Ask(state.name, state.is_text, count, limit * _SHARE_TO_MAKE, self._request_ids.next())
         token = await self._token.read(server.url)
 
@@ -194,7 +194,11 @@ class Fetcher:
             raise Failed(unavailable(server.url, f"invalid answer: {error.text(token)}")) from None
         if isinstance(found, Failure):
             raise Failed(found)
-        return found
+        return *found, token
+
+
+def _shown(name: str, token: str | None) -> str:
+    return shown(name if token is None else name.replace(token, "(token)"), LONGEST_NAME)
 
 
 def no_answer(server: str, within: float) -> Failure:
