@@ -16,11 +16,21 @@ import java.util.List;
 public final class TinyId {
     private static final int LARGEST_CALL = 1_000_000;
 
+    /** The client of the whole program, created by the first call that finds a valid file. */
+    private static volatile SnowmintClient shared;
+
     private TinyId() {}
 
-    /** The client of the whole program, made with the first call. */
-    private static final class Shared {
-        static final SnowmintClient CLIENT = TinyIdProperties.load().client();
+    private static SnowmintClient client() {
+        SnowmintClient known = shared;
+        return known != null ? known : create();
+    }
+
+    private static synchronized SnowmintClient create() {
+        if (shared == null) {
+            shared = TinyIdProperties.load().client();
+        }
+        return shared;
     }
 
     /**
@@ -28,7 +38,7 @@ public final class TinyId {
      *
      * @param bizType name of the namespace
      * @return the id
-     * @throws IllegalArgumentException if the type is null
+     * @throws IllegalArgumentException if the type is null, or the file is missing or invalid
      * @throws TinyIdSysException if no server returned an id
      */
     public static Long nextId(String bizType) {
@@ -45,14 +55,14 @@ public final class TinyId {
      * @param bizType name of the namespace
      * @param batchSize number of ids; null is 1, and 0 or less gives none
      * @return the ids
-     * @throws IllegalArgumentException if the type is null
+     * @throws IllegalArgumentException if the type is null, or the file is missing or invalid
      * @throws TinyIdSysException if no server returned the ids
      */
     public static List<Long> nextId(String bizType, Integer batchSize) {
-        IdSource source = source(bizType);
         List<Long> ids = new ArrayList<>();
         int left = batchSize == null ? 1 : batchSize;
         try {
+            IdSource source = source(bizType);
             for (; left > 0; left -= LARGEST_CALL) {
                 for (long id : source.next(Math.min(left, LARGEST_CALL))) {
                     ids.add(id);
@@ -68,6 +78,6 @@ public final class TinyId {
         if (bizType == null) {
             throw new IllegalArgumentException("bizType is null: expected the name of a namespace");
         }
-        return Shared.CLIENT.namespace(bizType);
+        return client().namespace(bizType);
     }
 }

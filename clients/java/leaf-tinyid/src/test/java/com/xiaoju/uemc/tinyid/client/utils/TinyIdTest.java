@@ -40,6 +40,12 @@ class TinyIdTest {
                     folder.resolve("tinyid_client.properties"),
                     "tinyid.server=%s\ntinyid.token=abc\ntinyid.readTimeout=60000\n"
                             .formatted(server.url().replace("http://", "")));
+            // Without the file, each call says so; with it, the next one works.
+            for (int i = 0; i < 2; i++) {
+                IllegalArgumentException e =
+                        assertThrows(IllegalArgumentException.class, () -> TinyId.nextId("order"));
+                assertTrue(e.getMessage().contains("no tinyid_client.properties"));
+            }
             long first;
             Thread thread = Thread.currentThread();
             ClassLoader before = thread.getContextClassLoader();
@@ -54,9 +60,9 @@ class TinyIdTest {
             assertEquals(List.of(first + 4), TinyId.nextId("order", null));
             assertEquals(List.of(), TinyId.nextId("order", 0));
             assertThrows(IllegalArgumentException.class, () -> TinyId.nextId(null));
-            TinyIdSysException e =
+            TinyIdSysException failed =
                     assertThrows(TinyIdSysException.class, () -> TinyId.nextId("404"));
-            SnowmintException cause = (SnowmintException) e.getCause();
+            SnowmintException cause = (SnowmintException) failed.getCause();
             assertEquals(ErrorKind.UNKNOWN_NAMESPACE, cause.kind());
         }
     }
