@@ -68,7 +68,8 @@ impl ServerHealth {
         let doubled = LEFT_OUT.saturating_mul(1 << self.failures.min(16)).min(LONGEST_LEFT_OUT);
         self.failures = self.failures.saturating_add(1);
         self.left_out_until = Some(now + jitter(doubled, random));
-        self.not_before = retry_after.map(|after| now + after.get());
+        // A later failure that names no time, such as of a request that was on its way, ends no earlier wait.
+        self.not_before = self.not_before.max(retry_after.map(|after| now + after.get()));
         if self.failures == 1 { ServerChange::BeganToFail } else { ServerChange::None }
     }
 }
@@ -248,6 +249,7 @@ mod tests {
         servers.failed(&mut own, 0, FailureScope::Server, now, Some(seconds(2)));
         servers.failed(&mut own, 0, FailureScope::Namespace, now, Some(seconds(1)));
         servers.failed(&mut own, 1, FailureScope::Namespace, now, Some(seconds(3)));
+        servers.failed(&mut own, 1, FailureScope::Namespace, now, None);
         assert!(servers.order(&own, now + 1999 * MS).is_empty());
         assert!(servers.pause(&own, 0, now + 1000 * MS) >= 1000 * MS);
         assert_eq!(servers.closed_for(&own, now + 500 * MS), 1500 * MS);
