@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 
 snowmint="${SNOWMINT:-${CARGO_TARGET_DIR:-target}/dist/snowmint}"
 [ -x "$snowmint" ] || { echo "no binary: cargo build --profile dist -p snowmint-cli" >&2; exit 1; }
-for language in go java node python; do "clients/$language/check.sh" >&2; done
+# Spring Boot would read the variable as its property `snowmint`.
+for language in go java node python; do env -u SNOWMINT "clients/$language/check.sh" >&2; done
 
 scratch=$(mktemp -d)
 port=$((20000 + RANDOM % 20000))
