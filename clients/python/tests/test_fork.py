@@ -56,6 +56,17 @@ def test_a_fork_in_the_middle_of_a_draw(server: Server) -> None:
         assert in_child(lambda: [len(turn.ids), len(buffer.draw(500))]) == [0, 0]
 
 
+def test_a_client_that_cannot_begin_in_the_child_keeps_no_ids(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise MemoryError
+
+    with snowmint.Client([server.url], **UNLIMITED, buffer=(100, 100)) as client:
+        ids = client.namespace("orders")
+        assert ids.next() == 1
+        monkeypatch.setattr(client._core, "_begin", fails)
+        assert in_child(lambda: [ids.buffered, ids._source.draw_one() or 0]) == [0, 0]
+
+
 def test_a_child_has_request_ids_of_its_own() -> None:
     """Even if the fork comes in the middle of a request."""
     parent = RequestIds()

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Generic
 
 from ._buffer import T
-from ._core import Core, Stats
-from ._options import Order, Path, read_options
+from ._core import ClientBase, HandleBase
 from ._source import Source
 
 
-class Client:
+class Client(ClientBase):
     """A client of one or more Snowmint servers that share a store.
 
     Create one and share it: any number of threads may use it. It sends no request and starts no thread before the first call. In
@@ -42,39 +39,6 @@ class Client:
             the use. With `(0, 0)` nothing is kept, and each call is a request.
     """
 
-    def __init__(
-        self,
-        servers: Sequence[str],
-        *,
-        order: Order = "shuffled",
-        token: str | None = None,
-        token_file: Path | None = None,
-        ca_file: Path | None = None,
-        client_certificate: tuple[Path, Path] | None = None,
-        store: str | None = None,
-        timeout: float = 5.0,
-        hedge_after: float | None = 0.05,
-        max_age: float | None = 1.0,
-        namespace_max_age: Mapping[str, float | None] | None = None,
-        buffer: tuple[int, int] = (0, 100_000),
-    ) -> None:
-        self._core = Core(
-            read_options(
-                servers,
-                order=order,
-                token=token,
-                token_file=token_file,
-                ca_file=ca_file,
-                client_certificate=client_certificate,
-                store=store,
-                timeout=timeout,
-                hedge_after=hedge_after,
-                max_age=max_age,
-                namespace_max_age=namespace_max_age,
-                buffer=buffer,
-            )
-        )
-
     def namespace(self, name: str) -> Namespace:
         """Returns a handle for the ids of a namespace: plain numbers, of a snowflake layout or a segment.
 
@@ -85,15 +49,6 @@ class Client:
     def texts(self, name: str) -> Texts:
         """Returns a handle for the ids of a namespace with a text form. Otherwise it is like `namespace`."""
         return Texts(self._core, self._core.source(name, is_text=True))
-
-    @property
-    def store(self) -> str | None:
-        """The identity of the store whose ids this client returns: the one that was set, or that the first answer named."""
-        return self._core.store
-
-    def stats(self) -> Stats:
-        """Returns counts for metrics."""
-        return self._core.stats()
 
     def close(self) -> None:
         """Drops all ids and closes the connections. Calls that wait and all later calls raise `Closed`."""
@@ -107,20 +62,10 @@ class Client:
         self.close()
 
 
-class _Ids(Generic[T]):
+class _Ids(HandleBase[T]):
     """The ids of one namespace."""
 
-    __slots__ = ("_core", "_source")
-
-    def __init__(self, core: Core, source: Source[T]) -> None:
-        # A client that nobody refers to would end.
-        self._core = core
-        self._source = source
-
-    @property
-    def name(self) -> str:
-        """The name of the namespace."""
-        return self._source.name
+    __slots__ = ()
 
     def next(self) -> T:
         """Returns the next id.
@@ -137,27 +82,6 @@ class _Ids(Generic[T]):
         The errors are those of `next`, and `InvalidCount`. Ids drawn before an error are lost.
         """
         return _take(self._source, count)
-
-    def try_next(self) -> T | None:
-        """Returns the next id if one is in memory.
-
-        It never waits: if there is none, it starts a request in the background and returns `None`. It raises only `Closed` and
-        `InvalidNamespace`. With a buffer of `(0, 0)` it never returns an id.
-        """
-        return self._source.try_take()
-
-    @property
-    def buffered(self) -> int:
-        """The number of ids in memory."""
-        return self._source.buffered()
-
-    def discard_buffered(self) -> None:
-        """Drops the ids in memory and those on their way. Nothing is requested until the next call.
-
-        Call it before a snapshot of the machine or process that may be started more than once: otherwise each copy returns the
-        same ids. No other call may be in progress.
-        """
-        self._source.discard()
 
 
 class Namespace(_Ids[int]):

@@ -6,13 +6,15 @@ import os
 import random
 import threading
 import weakref
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, NamedTuple
 
+from ._buffer import T
 from ._clock import Clock
 from ._connections import Connections
 from ._engine import Engine
 from ._fetcher import Counts, Fetcher, Store
-from ._options import Options, is_namespace, ssl_context
+from ._options import Options, Order, Path, is_namespace, read_options, ssl_context
 from ._source import Source
 from ._token import Token
 
@@ -109,12 +111,98 @@ class Core:
 
     def begin_in_child(self) -> None:
         """Begins in a forked child, without the ids and the connections of the parent."""
+        # First, so that nothing of the parent can come out, even if the rest fails.
+        for source in self._sources.values():
+            source.forget()
         inherited = self._engine
         self._end.detach()
         self._begin()
         for source in self._sources.values():
             source.begin(self._engine, self._fetcher)
         inherited.abandon()
+
+
+class ClientBase:
+    """What the clients for threads and for asyncio have in common."""
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        *,
+        order: Order = "shuffled",
+        token: str | None = None,
+        token_file: Path | None = None,
+        ca_file: Path | None = None,
+        client_certificate: tuple[Path, Path] | None = None,
+        store: str | None = None,
+        timeout: float = 5.0,
+        hedge_after: float | None = 0.05,
+        max_age: float | None = 1.0,
+        namespace_max_age: Mapping[str, float | None] | None = None,
+        buffer: tuple[int, int] = (0, 100_000),
+    ) -> None:
+        self._core = Core(
+            read_options(
+                servers,
+                order=order,
+                token=token,
+                token_file=token_file,
+                ca_file=ca_file,
+                client_certificate=client_certificate,
+                store=store,
+                timeout=timeout,
+                hedge_after=hedge_after,
+                max_age=max_age,
+                namespace_max_age=namespace_max_age,
+                buffer=buffer,
+            )
+        )
+
+    @property
+    def store(self) -> str | None:
+        """The identity of the store whose ids this client returns: the one that was set, or that the first answer named."""
+        return self._core.store
+
+    def stats(self) -> Stats:
+        """Returns counts for metrics."""
+        return self._core.stats()
+
+
+class HandleBase(Generic[T]):
+    """The ids of one namespace, for threads or for asyncio."""
+
+    __slots__ = ("_core", "_source")
+
+    def __init__(self, core: Core, source: Source[T]) -> None:
+        # A client that nobody refers to would end.
+        self._core = core
+        self._source = source
+
+    @property
+    def name(self) -> str:
+        """The name of the namespace."""
+        return self._source.name
+
+    def try_next(self) -> T | None:
+        """Returns the next id if one is in memory.
+
+        It never waits: if there is none, it starts a request in the background and returns `None`. It raises only `Closed` and
+        `InvalidNamespace`. With a buffer of `(0, 0)` it never returns an id.
+        """
+        return self._source.try_take()
+
+    @property
+    def buffered(self) -> int:
+        """The number of ids in memory."""
+        return self._source.buffered()
+
+    def discard_buffered(self) -> None:
+        """Drops the ids in memory and those on their way. Nothing is requested until the next call.
+
+        Call it before a snapshot of the machine or process that may be started more than once: otherwise each copy returns the
+        same ids. No other call may be in progress.
+        """
+        self._source.discard()
 
 
 def _after_fork_in_child() -> None:

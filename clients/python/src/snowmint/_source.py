@@ -67,15 +67,16 @@ class Source(Generic[T]):
         self._max_age = options.max_age_of(name)
         self._keeps = options.buffer[1] > 0
         self._stopped: Callable[[str], Error] | None = None if is_namespace(name) else invalid_namespace
+        self._buffer: Buffer[T] = Buffer(clock)
+
+    def forget(self) -> None:
+        """Drops the ids of the parent in a forked child."""
+        inherited, self._buffer = self._buffer, Buffer[T](self._clock)
+        # The fork may have come during a draw, for instance in a signal handler.
+        inherited.clear()
 
     def begin(self, engine: Engine, fetcher: Fetcher) -> None:
-        """Begins without ids: at first, and in a forked child, whose locks another thread of the parent may have held."""
-        # First, so that nothing of the parent can come out.
-        inherited: Buffer[T] | None = getattr(self, "_buffer", None)
-        self._buffer: Buffer[T] = Buffer(self._clock)
-        if inherited is not None:
-            # The fork may have come during a draw, for instance in a signal handler.
-            inherited.clear()
+        """Begins without ids: at first, and after `forget`, without the locks that another thread of the parent may have held."""
         self._lock = threading.Lock()
         self._engine = engine
         self._fetcher = fetcher
