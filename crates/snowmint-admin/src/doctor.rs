@@ -595,12 +595,12 @@ fn node_met(node: &str, metrics: &str, readiness: Result<NodeReadiness, NodeErro
 
 #[cfg(test)]
 mod tests {
-    use async_trait::async_trait;
-    use snowmint_store::{MemoryStore, StoreError};
+    use snowmint_store::MemoryStore;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::altered_store::{AlteredStore, Writes};
 
     const NOW: u64 = 1_800_000_000_000;
 
@@ -623,35 +623,14 @@ mod tests {
         wrong_with_leases(&entries, NOW).into_iter().map(|finding| finding.text).collect()
     }
 
-    /// A store that drops every write, as a server of MySQL whose settings every node refuses.
-    #[derive(Debug)]
-    struct Dropping(MemoryStore);
-
-    #[async_trait]
-    impl Store for Dropping {
-        async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
-            self.0.load(key).await
-        }
-
-        async fn compare_and_set(&self, _: &Key, _: Expected, _: &[u8]) -> Result<Swap, StoreError> {
-            Ok(Swap::Conflict)
-        }
-
-        async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
-            self.0.list(prefix).await
-        }
-
-        fn describe(&self) -> String {
-            self.0.describe()
-        }
-    }
-
     #[tokio::test]
     async fn a_write_that_was_never_applied_is_a_problem() {
         let store = MemoryStore::new();
         assert!(write(&store).await.ok && write(&store).await.ok);
-        assert!(!write(&Dropping(store)).await.ok);
-        assert!(!write(&Dropping(MemoryStore::new())).await.ok);
+        for inner in [store, MemoryStore::new()] {
+            let dropping = AlteredStore { inner, writes: Writes::Dropped, ..AlteredStore::default() };
+            assert!(!write(&dropping).await.ok);
+        }
     }
 
     /// Goal: a store whose leases were all released before their ends says so, and not that one of them is held.

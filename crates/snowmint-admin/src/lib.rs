@@ -3,6 +3,8 @@
 //! The command line runs these operations on a store that it opens itself; the admin API of a node runs them
 //! on the node's store. Both have the same inputs, results and errors.
 
+#[cfg(test)]
+mod altered_store;
 pub mod audit;
 pub mod clock_offset;
 pub mod doctor;

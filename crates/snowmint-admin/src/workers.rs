@@ -248,54 +248,16 @@ pub fn random_tag() -> Tag {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use async_trait::async_trait;
-    use snowmint_store::{Expected, Key, MemoryStore, StoreError, Swap, Versioned};
+    use snowmint_store::{Expected, Key};
 
     use super::*;
-
-    /// A store whose clock is as coarse as etcd's.
-    #[derive(Debug)]
-    struct CoarseClock(MemoryStore);
-
-    #[async_trait]
-    impl Store for CoarseClock {
-        async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
-            self.0.load(key).await
-        }
-
-        async fn compare_and_set(
-            &self,
-            key: &Key,
-            expected: Expected,
-            value: &[u8],
-        ) -> Result<Swap, StoreError> {
-            self.0.compare_and_set(key, expected, value).await
-        }
-
-        async fn list(&self, prefix: &str) -> Result<Vec<(Key, Versioned)>, StoreError> {
-            self.0.list(prefix).await
-        }
-
-        fn describe(&self) -> String {
-            self.0.describe()
-        }
-
-        async fn unix_ms(&self) -> Result<Option<u64>, StoreError> {
-            Ok(Some(WallClock.unix_ms() - 59_000))
-        }
-
-        fn clock_error(&self) -> Duration {
-            Duration::from_mins(1)
-        }
-    }
+    use crate::altered_store::AlteredStore;
 
     /// Goal: a worker is free as soon as its lease has ended, however coarse the clock of the store is. Method:
     /// a clock that may be 60 s late, and is 59 s late.
     #[tokio::test]
     async fn a_coarse_clock_of_a_store_holds_no_worker() {
-        let store = CoarseClock(MemoryStore::new());
+        let store = AlteredStore { behind_ms: 59_000, ..AlteredStore::default() };
         let until = WallClock.unix_ms() - 1;
         let value =
             format!(r#"{{"holder":"n1","until":{until},"tag":"{}","released":true}}"#, "0".repeat(32));
