@@ -147,7 +147,7 @@ func (f *fetcher) request(
 	}
 	id := newRequestID()
 	request.Header.Set("User-Agent", userAgent)
-	request.Header.Set("X-Request-Id", id)
+	request.Header.Set("Snowmint-Request", id)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -158,7 +158,7 @@ func (f *fetcher) request(
 		return nil, "", unsent(server, err, token)
 	}
 	defer response.Body.Close()
-	if answered := response.Header.Get("X-Request-Id"); answered != "" && answered != id {
+	if answered := response.Header.Get("Snowmint-Request"); answered != "" && answered != id {
 		return nil, "", unavailable(server, "invalid answer: it belongs to another request")
 	}
 	if response.StatusCode != http.StatusOK {

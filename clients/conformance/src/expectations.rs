@@ -261,7 +261,7 @@ impl Findings {
             for request in requests {
                 if !request.own_id.as_ref().is_some_and(|id| request_ids.insert(id)) {
                     self.problem(format!(
-                        "{server} got a request with X-Request-Id {:?}: expected a new one",
+                        "{server} got a request with Snowmint-Request {:?}: expected a new one",
                         request.own_id
                     ));
                 }

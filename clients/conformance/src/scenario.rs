@@ -67,7 +67,7 @@ pub(crate) struct Reply {
     pub(crate) body: Option<Value>,
     /// Closes the connection after this share of the body, in percent.
     pub(crate) cut_at_percent: Option<usize>,
-    /// Absent: the `X-Request-Id` of the request; `null`: none.
+    /// Absent: the `Snowmint-Request` of the request; `null`: none.
     #[serde(deserialize_with = "some")]
     #[expect(clippy::option_option, reason = "absent and `null` differ")]
     pub(crate) request_id: Option<Option<String>>,

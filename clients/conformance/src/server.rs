@@ -33,7 +33,7 @@ pub(crate) struct Request {
     pub(crate) count: Option<u64>,
     pub(crate) wait_ms: Option<u64>,
     pub(crate) authorization: Option<String>,
-    /// Its `X-Request-Id`.
+    /// Its `Snowmint-Request`.
     pub(crate) own_id: Option<String>,
     /// How many requests were on their way at this server, with this one.
     pub(crate) at_once: u64,
@@ -293,7 +293,7 @@ impl Shared {
             header("snowmint-store", store);
         }
         if let Some(id) = reply.request_id.as_ref().unwrap_or(&request.own_id) {
-            header("x-request-id", id);
+            header("snowmint-request", id);
         }
         header("content-length", &body.len().to_string());
         for (name, value) in &reply.headers {
@@ -409,7 +409,7 @@ fn read_request(stream: &mut BufReader<Box<dyn Stream>>) -> io::Result<Option<Re
         let Some((name, value)) = header.split_once(':') else { break };
         match &*name.to_ascii_lowercase() {
             "authorization" => request.authorization = Some(value.trim().to_owned()),
-            "x-request-id" => request.own_id = Some(value.trim().to_owned()),
+            "snowmint-request" => request.own_id = Some(value.trim().to_owned()),
             "content-length" => length = value.trim().parse().unwrap_or(0),
             _ => {}
         }

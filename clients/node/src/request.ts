@@ -70,7 +70,7 @@ export function httpSend(agents: { http: http.Agent; https: https.Agent }, token
         headers: {
           "content-length": 0,
           "user-agent": `snowmint-node/${VERSION}`,
-          "x-request-id": id,
+          "snowmint-request": id,
           ...(authorization === "" ? {} : { authorization: `Bearer ${authorization}` }),
         },
         signal: request.signal,
@@ -84,7 +84,7 @@ export function httpSend(agents: { http: http.Agent; https: https.Agent }, token
         resolve(unsent(server.url, error));
       });
       outgoing.on("response", (response) => {
-        if ((response.headers["x-request-id"] ?? id) !== id) {
+        if ((response.headers["snowmint-request"] ?? id) !== id) {
           resolve(unavailable(server.url, "invalid answer: it belongs to another request"));
           outgoing.destroy();
           return;

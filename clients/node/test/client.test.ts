@@ -214,11 +214,11 @@ void test("an answer to another request is dropped", async (t) => {
   const sent = new Set<unknown>();
   const ids = counting();
   const url = await serve(t, (request, response) => {
-    const id = request.headers["x-request-id"];
+    const id = request.headers["snowmint-request"];
     assert.ok(typeof id === "string" && /^[0-9a-f]{16}-[0-9]+$/.test(id) && !sent.has(id));
     sent.add(id);
     if (sent.size !== 4) {
-      response.setHeader("x-request-id", sent.size < 3 ? "another" : id);
+      response.setHeader("snowmint-request", sent.size < 3 ? "another" : id);
     }
     response.statusCode = sent.size === 2 ? 403 : 200;
     ids(request, response);

@@ -39,9 +39,9 @@ def test_an_answer_to_another_request_is_dropped_and_ends_its_connection() -> No
     ids: list[str] = []
 
     def reply(request: Request) -> bytes:
-        ids.append(request.headers["x-request-id"])
+        ids.append(request.headers["snowmint-request"])
         body = f'{{"ranges":[{{"first":"{len(ids)}","count":1,"step":"1"}}]}}'
-        return answer(body, headers=f"X-Request-Id: {ids[0]}\r\n") if len(ids) < 3 else answer(body)
+        return answer(body, headers=f"Snowmint-Request: {ids[0]}\r\n") if len(ids) < 3 else answer(body)
 
     with serving(reply) as server, snowmint.Client([server.url], **UNLIMITED, buffer=(0, 0)) as client:
         assert client.namespace("orders").next() == 1

@@ -36,7 +36,7 @@ class Script:
 
     async def post(self, server: Server, request: bytes, request_id: str, most: int, read: Callable[[Answer], T]) -> T:
         assert request.startswith(b"POST /v1/ranges/orders?count=")
-        assert f"\r\nX-Request-Id: {request_id}\r\n".encode() in request
+        assert f"\r\nSnowmint-Request: {request_id}\r\n".encode() in request
         assert most >= 1024
         replies = self.replies[server.host]
         self.log.append((server.host, asyncio.get_running_loop().time() - self.began))

@@ -33,7 +33,7 @@ const LONGEST_ERROR: usize = 16 * 1024;
 /// The header with the identity of the store behind an answer.
 const STORE: &str = "snowmint-store";
 /// The id of a request. Its answer repeats it.
-const REQUEST_ID: &str = "x-request-id";
+const REQUEST_ID: &str = "snowmint-request";
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]

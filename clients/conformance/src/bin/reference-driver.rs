@@ -287,14 +287,14 @@ impl Client {
             self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
         write!(
             socket,
-            "{method} {base}{path} HTTP/1.1\r\nHost: {host}\r\nX-Request-Id: {id}\r\nConnection: close\r\nContent-Length: 0\r\n{token}\r\n"
+            "{method} {base}{path} HTTP/1.1\r\nHost: {host}\r\nSnowmint-Request: {id}\r\nConnection: close\r\nContent-Length: 0\r\n{token}\r\n"
         )?;
         let mut received = Vec::new();
         let mut buffer = [0; 4096];
         // The connection stays open: the length of the body says where it ends.
         loop {
             if let Some(reply) = parse(&received) {
-                let is_other = reply.headers.get("x-request-id").is_some_and(|other| *other != id);
+                let is_other = reply.headers.get("snowmint-request").is_some_and(|other| *other != id);
                 return if is_other && !self.has("takes-any-answer") { Err(invalid()) } else { Ok(reply) };
             }
             let read = socket.read(&mut buffer)?;

@@ -53,7 +53,7 @@ class Connections:
             stream.send(request, 2 * max(most, _LONGEST_ERROR) + _http.LONGEST_HEAD)
             head = await _http.read_head(stream)
             # Without the header it counts: a proxy may have removed it.
-            if head.headers.get("x-request-id", request_id) != request_id:
+            if head.headers.get("snowmint-request", request_id) != request_id:
                 raise _http.BrokenAnswer("invalid answer: it belongs to another request")
             if head.status == 200:
                 body, stays = await _http.read_body(stream, head, most)

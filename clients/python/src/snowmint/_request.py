@@ -75,7 +75,7 @@ def request(server: Server, ask: Ask, token: str | None) -> bytes:
         f"POST {server.path}/v1/{kind}/{ask.namespace}?count={ask.count}&wait={ask.wait:.3f} HTTP/1.1",
         f"Host: {server.authority}",
         f"User-Agent: snowmint-python/{__version__}",
-        f"X-Request-Id: {ask.id}",
+        f"Snowmint-Request: {ask.id}",
         "Content-Length: 0",
     ]
     if token is not None:

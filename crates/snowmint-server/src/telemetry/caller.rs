@@ -1,12 +1,15 @@
 //! What the caller of a request over HTTP or gRPC calls it: the id in `x-request-id`, and the trace in
 //! `traceparent` (W3C trace context). The answer repeats both headers, and the access log shows them, so that
-//! one search finds a request in the logs of all services.
+//! one search finds a request in the logs of all services. The answer also repeats `snowmint-request`, by
+//! which a client recognizes it: gateways replace `x-request-id`.
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::telemetry::trace_context;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The client's own name of a request: clients/SPEC.md, R6.
+const CLIENT_ID: HeaderName = HeaderName::from_static("snowmint-request");
 const TRACE: HeaderName = HeaderName::from_static("traceparent");
 
 /// Bytes of a request id; a longer one counts as none.
@@ -16,6 +19,7 @@ const MAX_ID: usize = 128;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallerNames {
     request_id: Option<HeaderValue>,
+    client_id: Option<HeaderValue>,
     trace: Option<HeaderValue>,
 }
 
@@ -28,6 +32,7 @@ impl CallerNames {
         };
         Self {
             request_id: one(&REQUEST_ID, is_id),
+            client_id: one(&CLIENT_ID, is_id),
             trace: one(&TRACE, |text| trace_context::parse(text).is_some()),
         }
     }
@@ -44,7 +49,8 @@ impl CallerNames {
 
     /// Repeats the names in the headers of an answer.
     pub(crate) fn mark(self, headers: &mut HeaderMap) {
-        for (name, value) in [(REQUEST_ID, self.request_id), (TRACE, self.trace)] {
+        for (name, value) in [(REQUEST_ID, self.request_id), (CLIENT_ID, self.client_id), (TRACE, self.trace)]
+        {
             if let Some(value) = value {
                 headers.insert(name, value);
             }
@@ -76,14 +82,15 @@ mod tests {
 
     #[test]
     fn valid_names_are_repeated() {
-        let names = names(&[("x-request-id", "req-7"), ("traceparent", TRACEPARENT)]);
+        let names =
+            names(&[("x-request-id", "req-7"), ("snowmint-request", "7f-1"), ("traceparent", TRACEPARENT)]);
         assert_eq!(names.request_id(), Some("req-7"));
         assert_eq!(names.trace_id(), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
         let mut answer = HeaderMap::new();
         names.mark(&mut answer);
         assert_eq!(
-            (&answer["x-request-id"], &answer["traceparent"]),
-            (&"req-7".parse().unwrap(), &TRACEPARENT.parse().unwrap())
+            (&answer["x-request-id"], &answer["snowmint-request"], &answer["traceparent"]),
+            (&"req-7".parse().unwrap(), &"7f-1".parse().unwrap(), &TRACEPARENT.parse().unwrap())
         );
     }
 

@@ -351,12 +351,14 @@ fn answers_and_lines_have_the_names_of_the_caller() {
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let parent = format!("00-{trace}-00f067aa0ba902b7-01");
     for (path, id) in [("default", "order-7"), ("none", "order-8"), ("default", "two words")] {
-        let headers = format!("X-Request-Id: {id}\r\ntraceparent: {parent}\r\n");
+        let own = format!("Snowmint-Request: 7f-{}\r\n", id.len());
+        let headers = format!("X-Request-Id: {id}\r\n{own}traceparent: {parent}\r\n");
         let answer = send(
             server.http(),
             format!("GET /v1/ids/{path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes(),
         );
         assert_eq!(answer.contains(&format!("x-request-id: {id}\r\n")), !id.contains(' '), "{answer}");
+        assert!(answer.contains(&own.to_lowercase()), "{answer}");
         assert!(answer.contains(&format!("traceparent: {parent}\r\n")), "{answer}");
     }
     let http = shown(&server, "http", 3, &["request_id", "trace_id", "outcome"]);

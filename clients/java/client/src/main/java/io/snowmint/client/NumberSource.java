@@ -5,15 +5,9 @@ import java.util.Optional;
 import java.util.OptionalLong;
 
 /** The numbers of a source. */
-final class NumberSource implements IdSource {
-    private final Source source;
-
+final class NumberSource extends SourceHandle implements IdSource {
     NumberSource(Source source) {
-        this.source = source;
-    }
-
-    Source source() {
-        return source;
+        super(source);
     }
 
     @Override
@@ -41,21 +35,6 @@ final class NumberSource implements IdSource {
     public OptionalLong tryNext() {
         Optional<Span> drawn = source.tryTake();
         return drawn.isPresent() ? OptionalLong.of(drawn.get().first()) : OptionalLong.empty();
-    }
-
-    @Override
-    public int buffered() {
-        return Math.toIntExact(source.buffered());
-    }
-
-    @Override
-    public void discardBuffered() {
-        source.discard();
-    }
-
-    @Override
-    public String namespace() {
-        return source.name();
     }
 
     @Override

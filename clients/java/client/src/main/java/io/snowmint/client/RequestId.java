@@ -9,7 +9,7 @@ import java.util.concurrent.atomic.AtomicLong;
  * answer twice would otherwise answer the next request with it.
  */
 final class RequestId {
-    static final String HEADER = "X-Request-Id";
+    static final String HEADER = "Snowmint-Request";
 
     private static final String PROCESS = HexFormat.of().toHexDigits(new SecureRandom().nextLong());
     private static final AtomicLong SENT = new AtomicLong();

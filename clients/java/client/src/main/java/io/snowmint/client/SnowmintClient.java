@@ -176,8 +176,8 @@ public final class SnowmintClient implements AutoCloseable {
 
     private List<Source> sources() {
         List<Source> sources = new ArrayList<>();
-        numbers.values().forEach(it -> sources.add(it.source()));
-        texts.values().forEach(it -> sources.add(it.source()));
+        numbers.values().forEach(it -> sources.add(it.source));
+        texts.values().forEach(it -> sources.add(it.source));
         return sources;
     }
 

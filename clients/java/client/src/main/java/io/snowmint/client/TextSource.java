@@ -6,15 +6,9 @@ import java.util.List;
 import java.util.Optional;
 
 /** The texts of a source. */
-final class TextSource implements TextIdSource {
-    private final Source source;
-
+final class TextSource extends SourceHandle implements TextIdSource {
     TextSource(Source source) {
-        this.source = source;
-    }
-
-    Source source() {
-        return source;
+        super(source);
     }
 
     @Override
@@ -41,21 +35,6 @@ final class TextSource implements TextIdSource {
 
     private static String text(Span span) {
         return span.texts()[Math.toIntExact(span.first())];
-    }
-
-    @Override
-    public int buffered() {
-        return Math.toIntExact(source.buffered());
-    }
-
-    @Override
-    public void discardBuffered() {
-        source.discard();
-    }
-
-    @Override
-    public String namespace() {
-        return source.name();
     }
 
     @Override

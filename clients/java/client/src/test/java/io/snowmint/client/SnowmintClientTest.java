@@ -175,7 +175,7 @@ class SnowmintClientTest {
     void anInterruptEndsTheWait() throws Exception {
         server.held();
         IdSource ids = open(timeless().buffer(0, 0));
-        Source source = ((NumberSource) ids).source();
+        Source source = ((NumberSource) ids).source;
         FutureTask<Boolean> interrupted =
                 new FutureTask<>(
                         () -> {
@@ -277,7 +277,7 @@ class SnowmintClientTest {
         server.answering(
                 request ->
                         TestServer.response(
-                                status, "x-request-id: another\r\n", "x".repeat(length)));
+                                status, "snowmint-request: another\r\n", "x".repeat(length)));
         IdSource ids = open(timeless().timeout(Duration.ofMillis(200)));
         SnowmintException e = assertThrows(SnowmintException.class, ids::next);
         assertEquals(ErrorKind.UNAVAILABLE, e.kind());
@@ -295,8 +295,8 @@ class SnowmintClientTest {
                     answers.add(
                             TestServer.response(
                                     200,
-                                    "x-request-id: "
-                                            + request.headers().get("x-request-id")
+                                    "snowmint-request: "
+                                            + request.headers().get("snowmint-request")
                                             + "\r\n",
                                     "{\"ids\":[\"A-" + number + "\"]}"));
                     // Before its second answer and each second one after it, the one before.
@@ -320,13 +320,15 @@ class SnowmintClientTest {
                 request ->
                         TestServer.response(
                                 200,
-                                "X-Request-ID: " + request.headers().get("x-request-id") + "\r\n",
+                                "Snowmint-Request: "
+                                        + request.headers().get("snowmint-request")
+                                        + "\r\n",
                                 "{\"ids\":[\"A\"]}"));
         open(timeless().buffer(0, 0));
         client.texts("a").next();
         client.texts("a").next();
-        String first = server.requests.take().headers().get("x-request-id");
-        String second = server.requests.take().headers().get("x-request-id");
+        String first = server.requests.take().headers().get("snowmint-request");
+        String second = server.requests.take().headers().get("snowmint-request");
         assertTrue(first.matches("[0-9a-f]{16}-[0-9]+"), first);
         assertFalse(first.equals(second), second);
     }
@@ -342,7 +344,7 @@ class SnowmintClientTest {
         IdSource ids = open(timeless());
         FutureTask<Long> first = start(ids::next);
         FutureTask<Long> second = start(ids::next);
-        until(() -> ((NumberSource) ids).source().waiting() == 2);
+        until(() -> ((NumberSource) ids).source.waiting() == 2);
         server.mayAnswer.release();
         SnowmintException one = errorOf(first);
         SnowmintException other = errorOf(second);
@@ -399,7 +401,7 @@ class SnowmintClientTest {
         assertEquals(ErrorKind.CLOSED, errorOf(call).kind());
         assertEquals(ErrorKind.CLOSED, assertThrows(SnowmintException.class, ids::next).kind());
         assertEquals(0, ids.buffered());
-        Source source = ((NumberSource) ids).source();
+        Source source = ((NumberSource) ids).source;
         until(() -> !source.isFilling());
         // The request was given up, so the server finds its connection closed.
         server.mayAnswer.release(2);
@@ -441,7 +443,7 @@ class SnowmintClientTest {
         IdSource ids = open(timeless());
         FutureTask<Long> call = start(ids::next);
         server.requests.take();
-        until(() -> ((NumberSource) ids).source().waiting() == 1);
+        until(() -> ((NumberSource) ids).source.waiting() == 1);
         ids.discardBuffered();
         server.mayAnswer.release(2);
         assertEquals(18, call.get(30, TimeUnit.SECONDS));
@@ -452,7 +454,7 @@ class SnowmintClientTest {
     void discardDuringRetries() throws Exception {
         server.answering(request -> TestServer.response(503, "", ""));
         IdSource ids = open(timeless());
-        Source source = ((NumberSource) ids).source();
+        Source source = ((NumberSource) ids).source;
         assertEquals(OptionalLong.empty(), ids.tryNext());
         server.requests.take();
         ids.discardBuffered();
@@ -482,7 +484,7 @@ class SnowmintClientTest {
         FutureTask<Long> first = start(ids::next);
         Thread.sleep(650);
         FutureTask<Long> second = start(ids::next);
-        until(() -> ((NumberSource) ids).source().waiting() == 2);
+        until(() -> ((NumberSource) ids).source.waiting() == 2);
         server.mayAnswer.release(2);
         assertEquals(Optional.of(true), errorOf(first).retryAfter().map(it -> !it.isZero()));
         assertEquals(7, second.get());

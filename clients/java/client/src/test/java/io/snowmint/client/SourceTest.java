@@ -92,7 +92,7 @@ class SourceTest {
             assertEquals(each, e.getCause());
         }
         assertEquals(1, ids.next());
-        while (((NumberSource) ids).source().isFilling()) {
+        while (((NumberSource) ids).source.isFilling()) {
             Thread.onSpinWait();
         }
         // A draw that only starts a refill does not fail.
