@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
-use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -64,7 +63,7 @@ pub(super) fn is_admin(path: &str) -> bool {
 /// Answers a request to the admin API. `of` and `record` receive the identity of the client once it is known.
 pub(super) async fn answer<B>(
     serving: &Serving<'_>,
-    request: Request<B>,
+    request: &mut Request<B>,
     of: &mut Option<Identity>,
     record: &mut RequestRecord,
 ) -> Result<Response<Body>, Problem>
@@ -72,31 +71,31 @@ where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
     let server = serving.server;
-    check_host(server.hosts_of(serving.peer.admission), &serving.known_host, &request)?;
+    check_host(server.hosts_of(serving.peer.admission), &serving.known_host, request)?;
     serving.check_admission()?;
-    cors::check_admin_site(&request)?;
-    let (parts, body) = request.into_parts();
-    let place = AdminPath::of(parts.uri.path(), parts.uri.query());
-    let identity = &*of.insert(BearerCache::new(server.settings.access.as_ref()).identity(&parts.headers)?);
+    cors::check_admin_site(request)?;
+    let place = AdminPath::of(request.uri().path(), request.uri().query());
+    let identity =
+        &*of.insert(BearerCache::new(server.settings.access.as_ref()).identity(request.headers())?);
     record.sent_by(identity);
     authorize(identity, place.as_ref().map_or(AdminScope::Everything, AdminPath::scope))?;
     let place = place.or_else(|problem| {
         // A method that the path never takes is reported before an invalid query.
-        AdminPath::of(parts.uri.path(), None)?.entry(&parts.method)?;
+        AdminPath::of(request.uri().path(), None)?.entry(request.method())?;
         Err(problem)
     })?;
-    let entry = place.entry(&parts.method)?;
+    let entry = place.entry(request.method())?;
     let from = serving.address.map_or_else(|| "unix socket".to_owned(), |address| address.ip().to_string());
     let operator = Operator::new(server, identity, from)?;
     let Some(read) = entry.read else {
-        return fleet::answer(serving, &operator, &parts.method, place.path).await;
+        return fleet::answer(serving, &operator, request.method(), place.path).await;
     };
     let (route, mut message) = (entry.route, place.message);
     if route.effect == OperationEffect::ChangesStore && message.namespace.is_some() {
-        message.required = required(&parts.headers, &parts.method)?;
+        message.required = required(request.headers(), request.method())?;
     }
     if route.has_body {
-        message.body = object(&parts, body, server.settings.timeouts.request).await?;
+        message.body = object(request, server.settings.timeouts.request).await?;
     }
     let limits = operator.limits();
     let run = read(message, &limits)?;
@@ -171,18 +170,18 @@ fn text(bytes: Cow<'_, [u8]>) -> Result<String, Problem> {
 }
 
 /// Reads the body of a request: a JSON object that arrives `within` a time.
-async fn object<B>(parts: &Parts, body: B, within: Duration) -> Result<Settings, Problem>
+async fn object<B>(request: &mut Request<B>, within: Duration) -> Result<Settings, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
-    let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let is_patch = parts.method == Method::PATCH && kind == "application/merge-patch+json";
+    let is_patch = *request.method() == Method::PATCH && kind == "application/merge-patch+json";
     if kind != "application/json" && !is_patch {
         let detail = format!("invalid Content-Type {}: expected application/json", Snippet::of(&kind));
         return Err(Problem::new(ErrorKind::BadMediaType, detail));
     }
-    let bytes = tokio::time::timeout(within, collect(body)).await.unwrap_or_else(|_| {
+    let bytes = tokio::time::timeout(within, collect(request.body_mut())).await.unwrap_or_else(|_| {
         Err(Problem::new(ErrorKind::BadRequest, format!("incomplete request after {within:?}")))
     })?;
     let object: Object = serde_json::from_slice(&bytes).map_err(|error| {
@@ -221,7 +220,7 @@ impl<'de> Deserialize<'de> for Object {
 }
 
 /// Reads a body of limited size.
-async fn collect<B>(mut body: B) -> Result<Vec<u8>, Problem>
+async fn collect<B>(body: &mut B) -> Result<Vec<u8>, Problem>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
@@ -233,7 +232,7 @@ where
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
         let broken = |_| Problem::new(ErrorKind::BadRequest, "incomplete body".to_owned());
         if let Ok(data) = frame.map_err(broken)?.into_data() {
             if bytes.len() + data.len() > MAX_BODY {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Body as _;
-use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue};
 use hyper::{HeaderMap, Method, Request, Response, Version};
 use serde::Serialize;
 use snowmint::utc::Utc;
@@ -78,14 +78,15 @@ where
     let names = CallerNames::of(request.headers());
     record.named(&names);
     let mut identity = None;
-    let (answered, request) = if admin::is_admin(request.uri().path()) {
+    let is_admin = admin::is_admin(request.uri().path());
+    let answered = if is_admin {
         // Boxed, since few requests are admin requests.
         let action = format!("{} {}", request.method(), request.uri().path());
-        let answered = Box::pin(admin::answer(serving, request, &mut identity, &mut record)).await;
+        let answered = Box::pin(admin::answer(serving, &mut request, &mut identity, &mut record)).await;
         if let Err(problem) = &answered {
             serving.server.admin_refusals.failed(identity.as_ref(), &action, problem.kind, &problem.detail);
         }
-        (answered.map_err(Failure::from), None)
+        answered.map_err(Failure::from)
     } else {
         let is_open = method == Method::POST && !request.body().is_end_stream();
         let body = if is_open {
@@ -95,11 +96,11 @@ where
         } else {
             Ok(())
         };
-        (try_handle(serving, &request, spec, body, &mut identity, &mut record).await, Some(request))
+        try_handle(serving, &request, spec, body, &mut identity, &mut record).await
     };
     let answered = answered.and_then(|response| Ok(bounded(serving, &method, response)?));
     let (mut response, made) = counted(serving, identity.as_ref(), began, answered);
-    if let Some(request) = request {
+    if !is_admin {
         cors::mark(&serving.server.settings.cors_origins, request.headers(), &mut response);
     }
     serving.server.store.mark(response.headers_mut());
@@ -116,6 +117,9 @@ where
     if serving.peer.is_leaving() && version < Version::HTTP_2 {
         // So that the client's next request goes to another node, not to a connection that is being closed.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if !request.body().is_end_stream() && !request.headers().contains_key(EXPECT) {
+        Box::pin(discard(request.body_mut(), serving.server.settings.timeouts.request)).await;
     }
     (response, made)
 }
@@ -370,6 +374,26 @@ where
         Ok(())
     };
     timeout(within, ended).await.unwrap_or_else(|_| Err(bad(format!("incomplete request after {within:?}"))))
+}
+
+/// Reads and drops the rest of a body whose answer is known, since clients that still send may lose an answer that
+/// comes first: curl 7.88 does over HTTP/2. Not for a client that waits to be asked for its body (`Expect`).
+async fn discard<B>(body: &mut B, within: Duration)
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
+    // What a client may send over HTTP/2 before it is asked for more.
+    const MAX_BYTES: usize = 65_535;
+    let mut bytes = 0;
+    let rest = async {
+        while bytes < MAX_BYTES
+            && let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await
+        {
+            bytes += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    // A slow body stays unread.
+    let _ = timeout(within, rest).await;
 }
 
 /// Answers `/readyz`: ready if the node can make ids and is not shutting down.

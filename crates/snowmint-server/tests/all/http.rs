@@ -2,6 +2,7 @@
 //! Heads are compared in lower case; no test depends on time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use snowmint::{DatacenterId, Layout, ManualClock, WallClock};
@@ -292,6 +293,23 @@ async fn post_takes_ids_too() {
         head.starts_with("http/1.1 400 ") && body.contains("give the count in the query"),
         "{head} {body}"
     );
+}
+
+/// Goal: a client that still sends its body when the request is refused gets the answer (curl 7.88 over HTTP/2
+/// would not), and may go on with the connection. Method: the rest of the body comes later, then another request.
+#[tokio::test]
+async fn a_refusal_waits_for_the_rest_of_the_body() {
+    let server = Running::start().await;
+    for path in ["/v1/ids/default", "/nowhere", "/v1/admin/namespaces"] {
+        let mut client = server.http().await;
+        client
+            .send(format!("POST {path} HTTP/1.1\r\nhost: test\r\ncontent-length: 4\r\n\r\n{{ ").as_bytes())
+            .await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        client.send(b" }GET /healthz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
+        let answers = String::from_utf8(client.rest().await).unwrap();
+        assert!(answers.starts_with("HTTP/1.1 4") && answers.contains("HTTP/1.1 200 "), "{path}: {answers}");
+    }
 }
 
 /// Goal: a page of another site cannot use up ids; requests of a browser on its own site work.
