@@ -52,6 +52,11 @@ draw() { inside bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080; printf "GET /v1/ids/de
 # Slim systems omit documentation.
 install() { inside dpkg --force-unsafe-io --force-confold --path-include='/usr/share/*' -i /run/snowmint.deb >>"$log" 2>&1 || fail "the package was not installed"; }
 
+# The copy begins without what the system has of Snowmint: a `snowmint serve` by root leaves a data directory that is not the
+# package's user's.
+inside dpkg -P snowmint >/dev/null 2>&1 || true
+rm -rf "$root"/{etc,var/lib}/snowmint
+
 install
 is "$(owner /etc/snowmint/snowmint.toml)" 'root:snowmint 640' 'the configuration file'
 is "$(owner /var/lib/snowmint)" 'snowmint:snowmint 750' 'the data directory'
