@@ -29,9 +29,9 @@ NO_TEXT = re.compile(r"`[^`]*`|<[^>]*>")
 TARGET = re.compile(r"\]\([^)]*\)")
 MIXED = {
     "ASCII punctuation in Chinese text": re.compile(
-        rf"{HAN}[*\]]*[,.;:?!()]|(?:[,;:?()]|!(?!\[))[*\[]*{HAN}|[A-Za-z][,;:?!][A-Za-z0-9]|[0-9][,;:?!][A-Za-z]"
+        rf"{HAN}[*\]]*[,.;:?!()]|(?:[,;:?()]|!(?!\[))[*\[]*{HAN}|[A-Za-z][,;:?!][A-Za-z0-9]|[0-9][,;:?!][A-Za-z]|[,;] "
     ),
-    "no space between Chinese and Latin": re.compile(rf"{HAN}[A-Za-z0-9]|[A-Za-z0-9]{HAN}"),
+    "no space between Chinese and Latin": re.compile(rf"{HAN}[\[\]*]*[A-Za-z0-9]|[A-Za-z0-9][\[\]*]*{HAN}"),
 }
 
 
