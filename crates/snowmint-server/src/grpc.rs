@@ -385,6 +385,7 @@ impl Session {
         let what = || (RequestKind::Grpc, request.uri().path().to_owned());
         let mut record = RequestRecord::begin(&self.server, self.protocol(), request.headers(), began, what);
         record.named(names);
+        record.addressed_to(request, "");
         record
     }
 

@@ -72,10 +72,11 @@ pub(crate) async fn serve(
     let Some(stream) = accepted.establish(&server, &shutdown).await else { return };
     let turn = Turn::default();
     let peer = Peer::new(&turn, server.settings.timeouts, shutdown, admission, server.answers.connection());
-    let (client, address) = (Arc::new(MintAccess::new(&server.mint)), stream.peer());
+    let client = Arc::new(MintAccess::new(&server.mint));
+    let (address, is_tls) = (stream.peer(), stream.is_tls());
     let bearer = BearerCache::new(server.settings.access.as_ref());
     let known_host = KnownHost::default();
-    let serving = Serving { server: &server, services, peer, client, address, bearer, known_host };
+    let serving = Serving { server: &server, services, peer, client, address, is_tls, bearer, known_host };
     server.turns.take(&turn, pin!(serving.run(stream))).await;
 }
 
@@ -100,6 +101,7 @@ struct Serving<'a> {
     client: Arc<MintAccess>,
     /// The address of the client; `None` over a Unix socket.
     address: Option<SocketAddr>,
+    is_tls: bool,
     bearer: BearerCache,
     known_host: KnownHost,
 }

@@ -5,7 +5,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::HeaderMap;
+#[cfg(feature = "otlp")]
+use hyper::header::HOST;
+#[cfg(feature = "otlp")]
+use hyper::http::uri::Authority;
+use hyper::{HeaderMap, Request};
 use tokio::time::Instant;
 
 use crate::access::Identity;
@@ -86,6 +90,20 @@ struct Recorded {
     is_logged: bool,
     #[cfg(feature = "otlp")]
     span: Option<SpanSource>,
+    #[cfg(feature = "otlp")]
+    address: Address,
+}
+
+/// The address to which the client sent a request.
+#[cfg(feature = "otlp")]
+#[derive(Default)]
+struct Address {
+    /// `http`, `https`, or nothing if the protocol has no URLs.
+    scheme: &'static str,
+    /// 1.1 or 2.
+    version: &'static str,
+    host: String,
+    port: Option<u16>,
 }
 
 /// Where the span of a request comes from.
@@ -159,6 +177,22 @@ impl RequestRecord {
             && recorded.token.as_ref() != identity.token_name()
         {
             recorded.token = identity.token_name().cloned();
+        }
+    }
+
+    /// Records to which address the client sent the request. Only a span has it.
+    #[inline]
+    #[cfg_attr(not(feature = "otlp"), expect(unused_variables, reason = "only spans need them"))]
+    #[cfg_attr(
+        not(feature = "otlp"),
+        expect(clippy::needless_pass_by_ref_mut, reason = "only spans need it")
+    )]
+    pub(crate) fn addressed_to<B>(&mut self, request: &Request<B>, scheme: &'static str) {
+        #[cfg(feature = "otlp")]
+        if let Some(recorded) = &mut self.0
+            && recorded.span.is_some()
+        {
+            recorded.address = Address::of(request, scheme);
         }
     }
 
@@ -251,6 +285,8 @@ impl Recorded {
             is_logged: access_log::is_on(),
             #[cfg(feature = "otlp")]
             span: None,
+            #[cfg(feature = "otlp")]
+            address: Address::default(),
         })
     }
 
@@ -283,49 +319,99 @@ impl Recorded {
         }
     }
 
+    /// Ends a span, with names and attributes by the semantic conventions of OpenTelemetry, and of Snowmint for
+    /// what these do not name.
     #[cfg(feature = "otlp")]
     fn describe(&self, span: &ActiveSpan) {
-        let (name, mut attributes) = match self.kind {
-            RequestKind::Http(route) => {
-                let (method, path) = self.request.split_once(' ').unwrap_or((&self.request, ""));
-                let mut attributes =
-                    vec![KeyValue::text("http.request.method", method), KeyValue::text("url.path", path)];
-                if !route.is_empty() {
-                    attributes.push(KeyValue::text("http.route", route));
-                }
-                (format!("{method} {route}"), attributes)
-            }
-            RequestKind::Grpc => {
-                let name = self.request.trim_start_matches('/');
-                let mut attributes = vec![KeyValue::text("rpc.system", "grpc")];
-                if let Some((service, method)) = name.rsplit_once('/') {
-                    attributes.push(KeyValue::text("rpc.service", service));
-                    attributes.push(KeyValue::text("rpc.method", method));
-                }
-                (name.to_owned(), attributes)
-            }
+        let (name, mut attributes, is_error) = match self.kind {
+            RequestKind::Http(route) => self.of_http(route),
+            RequestKind::Grpc => self.of_grpc(),
             RequestKind::Command { is_known } => {
                 let protocol = self.protocol.name();
+                let mut attributes = vec![KeyValue::text("network.protocol.name", protocol)];
+                if self.outcome != OK {
+                    attributes.push(KeyValue::text("error.type", &self.outcome));
+                }
                 let name = if is_known { &*self.request } else { protocol };
-                (name.to_owned(), vec![KeyValue::text("network.protocol.name", protocol)])
+                (name.to_owned(), attributes, failed_here(&self.outcome))
             }
         };
+        let Address { host, port, .. } = &self.address;
+        if !host.is_empty() {
+            attributes.push(KeyValue::text("server.address", host));
+            attributes.extend(port.map(|port| KeyValue::number("server.port", port.into())));
+        }
         let namespace = self.namespace.as_deref();
         attributes.extend(namespace.map(|namespace| KeyValue::text("snowmint.namespace", namespace)));
         attributes.extend(self.count.map(|count| KeyValue::number("snowmint.count", count)));
-        let (code, is_error) = match self.kind {
-            RequestKind::Http(_) => ("http.response.status_code", self.code.is_some_and(|code| code >= 500)),
-            RequestKind::Grpc => {
-                ("rpc.grpc.status_code", self.code.is_some_and(|code| GRPC_FAULTS.contains(&code)))
-            }
-            RequestKind::Command { .. } => ("", failed_here(&self.outcome)),
-        };
-        attributes.extend(self.code.map(|number| KeyValue::number(code, number)));
-        if self.outcome != OK {
+        let outcome = if is_error { SpanOutcome::Error } else { SpanOutcome::Unset };
+        span.end(&name, attributes, outcome);
+    }
+
+    /// Returns name and attributes of the span of an HTTP request, and whether it failed here.
+    #[cfg(feature = "otlp")]
+    fn of_http(&self, route: &str) -> (String, Vec<KeyValue>, bool) {
+        let (method, path) = self.request.split_once(' ').unwrap_or((&self.request, ""));
+        let (shown, known) = if HTTP_METHODS.contains(&method) { (method, method) } else { ("HTTP", OTHER) };
+        let mut attributes = vec![
+            KeyValue::text("http.request.method", known),
+            KeyValue::text("url.scheme", self.address.scheme),
+            KeyValue::text("url.path", path),
+            KeyValue::text("network.protocol.version", self.address.version),
+        ];
+        if known == OTHER {
+            attributes.push(KeyValue::text("http.request.method_original", method));
+        }
+        if !route.is_empty() {
+            attributes.push(KeyValue::text("http.route", route));
+        }
+        attributes.extend(self.code.map(|code| KeyValue::number("http.response.status_code", code)));
+        let is_error = self.code.is_some_and(|code| code >= 500);
+        // A status below 500 is no error of the server.
+        if is_error || self.code.is_none() {
             attributes.push(KeyValue::text("error.type", &self.outcome));
         }
-        let outcome = if is_error { SpanOutcome::Error } else { SpanOutcome::Unset };
-        span.end(name.trim_end(), attributes, outcome);
+        (format!("{shown} {route}").trim_end().to_owned(), attributes, is_error)
+    }
+
+    /// Returns name and attributes of the span of a gRPC call, and whether it failed here.
+    #[cfg(feature = "otlp")]
+    fn of_grpc(&self) -> (String, Vec<KeyValue>, bool) {
+        let called = self.request.trim_start_matches('/');
+        let status = self.code.and_then(|code| GRPC_STATUSES.get(usize::try_from(code).ok()?).copied());
+        let status = status.unwrap_or("UNKNOWN");
+        let mut attributes = vec![
+            KeyValue::text("rpc.system.name", "grpc"),
+            KeyValue::text("rpc.response.status_code", status),
+        ];
+        // A name that the service does not know would make a name of its own for each call.
+        let name = if status == "UNIMPLEMENTED" {
+            attributes.push(KeyValue::text("rpc.method", OTHER));
+            attributes.push(KeyValue::text("rpc.method_original", called));
+            "grpc"
+        } else {
+            attributes.push(KeyValue::text("rpc.method", called));
+            called
+        };
+        let is_error = GRPC_FAULTS.contains(&status);
+        if is_error {
+            attributes.push(KeyValue::text("error.type", status));
+        }
+        (name.to_owned(), attributes, is_error)
+    }
+}
+
+#[cfg(feature = "otlp")]
+impl Address {
+    fn of<B>(request: &Request<B>, scheme: &'static str) -> Self {
+        let version = if request.version() >= hyper::Version::HTTP_2 { "2" } else { "1.1" };
+        let header = || request.headers().get(HOST)?.to_str().ok()?.parse().ok();
+        let authority: Option<Authority> = request.uri().authority().cloned().or_else(header);
+        let (host, port) = authority.map_or_else(Default::default, |authority| {
+            let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+            (host.to_owned(), authority.port_u16())
+        });
+        Self { scheme, version, host, port }
     }
 }
 
@@ -344,10 +430,41 @@ impl Drop for Recorded {
 /// The status of a call of gRPC that its client cancelled.
 const GRPC_CANCELLED: u64 = 1;
 
-/// The statuses of gRPC that are faults of the server, as the conventions of OpenTelemetry list them:
-/// unknown, deadline exceeded, unimplemented, internal, unavailable, data loss.
+/// What the conventions of OpenTelemetry call a method that is not known.
 #[cfg(feature = "otlp")]
-const GRPC_FAULTS: [u64; 6] = [2, 4, 12, 13, 14, 15];
+const OTHER: &str = "_OTHER";
+
+/// The methods that the conventions of OpenTelemetry know. A client may send any word.
+#[cfg(feature = "otlp")]
+const HTTP_METHODS: [&str; 10] =
+    ["GET", "POST", "HEAD", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"];
+
+/// The names of the statuses of gRPC, by number.
+#[cfg(feature = "otlp")]
+const GRPC_STATUSES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// The statuses of gRPC that are faults of the server, as the conventions of OpenTelemetry list them.
+#[cfg(feature = "otlp")]
+const GRPC_FAULTS: [&str; 6] =
+    ["UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"];
 
 /// Returns `true` if only a fault of the server has this outcome, which is a name from the table of failures
 /// or its RESP word.

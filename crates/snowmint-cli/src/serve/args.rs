@@ -303,7 +303,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = BoolishValueParser::new(), help_heading = "Log")]
     pub(super) access_log: bool,
     /// OpenTelemetry collector for traces of requests (OTLP over HTTP), such as `http://localhost:4318`;
-    /// default: `OTEL_EXPORTER_OTLP_ENDPOINT`. Requires a build with the feature `otlp`
+    /// default: `OTEL_EXPORTER_OTLP_ENDPOINT`
     #[arg(long, value_name = "URL", help_heading = "Log")]
     pub(super) otlp_endpoint: Option<String>,
     /// Share of requests to trace, from 0 to 1, of those without a trace context; otherwise the caller

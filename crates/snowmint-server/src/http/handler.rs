@@ -139,6 +139,7 @@ fn begin_record<B>(
     };
     let (server, protocol) = (serving.server, serving.protocol());
     let mut record = RequestRecord::begin(server, protocol, request.headers(), began, what);
+    record.addressed_to(request, if serving.is_tls { "https" } else { "http" });
     if let Some(spec) = spec.filter(|_| !record.is_empty()) {
         let (namespace, count) = spec.drawn(request.uri());
         record.asks(namespace, count);

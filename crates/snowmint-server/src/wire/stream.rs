@@ -57,6 +57,11 @@ impl Stream {
         }
     }
 
+    /// Returns `true` if the client speaks TLS.
+    pub(crate) const fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
     /// Waits until there is something to read, without a buffer.
     pub(crate) async fn readable(&mut self) -> io::Result<()> {
         match self {
@@ -90,7 +95,7 @@ impl Stream {
     /// Returns `true` if written bytes are sent by a flush only.
     #[inline]
     pub(crate) const fn needs_flush(&self) -> bool {
-        matches!(self, Self::Tls(_))
+        self.is_tls()
     }
 
     /// Returns `true` if the system closes a client that reads nothing: see `Acceptor::prepare`.

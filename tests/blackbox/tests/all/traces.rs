@@ -1,4 +1,4 @@
-//! Traces over OTLP. The binary of the checks has the feature `otlp`.
+//! Traces over OTLP.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -14,6 +14,8 @@ use snowmint_test_servers::{port, time};
 const PATIENCE: Duration = Duration::from_mins(1);
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
+/// The version of the semantic conventions.
+const SCHEMA: &str = "https://opentelemetry.io/schemas/1.44.0";
 
 /// A collector that decodes with the messages that OpenTelemetry publishes.
 const COLLECTOR: &str = "
@@ -31,6 +33,7 @@ class Collector(http.server.BaseHTTPRequestHandler):
             for of in body.resource_spans:
                 for it in of.scope_spans[0].spans:
                     spans.append(dict(
+                        schemas=[of.schema_url, of.scope_spans[0].schema_url],
                         path=self.path, kind=self.headers['content-type'], key=self.headers['api-key'],
                         service=attributes(of.resource)['service.name'], trace=it.trace_id.hex(), span=it.span_id.hex(),
                         parent=it.parent_span_id.hex(), state=it.trace_state, name=it.name, span_kind=it.kind,
@@ -52,6 +55,7 @@ def get(path, **headers):
     client.request('GET', path, headers=headers); client.getresponse().read()
 get('/v1/ids/default?count=3', traceparent=parent('01'), tracestate='vendor=1')
 get('/v1/ids/none', traceparent=parent('01'))
+client.request('BREW', '/v1/ids/default', headers=dict(traceparent=parent('01'))); client.getresponse().read()
 get('/v1/ids/default', traceparent=parent('00'))
 get('/v1/ids/default', traceparent='nonsense')
 get('/v1/ids/default')
@@ -60,9 +64,11 @@ channel = grpc.insecure_channel(service)
 next = channel.unary_unary('/snowmint.v1.Snowmint/Next', raw, raw)
 next(b'\\x0a\\x07default\\x10\\x05', metadata=[('traceparent', parent('01'))])
 next(b'\\x0a\\x07default')
+try: channel.unary_unary('/snowmint.v1.Snowmint/Brew', raw, raw)(b'', metadata=[('traceparent', parent('01'))])
+except grpc.RpcError: pass
 stream = channel.stream_stream('/snowmint.v1.Snowmint/Stream', raw, raw)
 assert len(list(stream(iter([b'\\x0a\\x07default'] * 4), metadata=[('traceparent', parent('01'))]))) == 4
-with arrived: arrived.wait_for(lambda: len(spans) >= 4, 50)
+with arrived: arrived.wait_for(lambda: len(spans) >= 6, 50)
 print(json.dumps(spans))
 ";
 
@@ -86,17 +92,25 @@ fn the_span_of_a_request_is_the_child_of_its_callers() {
         assert_eq!(found.len(), 1, "{name}: {spans:?}");
         found[0]
     };
-    assert_eq!(spans.len(), 4, "{spans:?}");
+    assert_eq!(spans.len(), 6, "{spans:?}");
     let ids = named("GET /v1/ids/{namespace}", json!(200), "http.response.status_code");
     let none = named("GET /v1/ids/{namespace}", json!(404), "http.response.status_code");
-    let next = named("snowmint.v1.Snowmint/Next", json!(0), "rpc.grpc.status_code");
-    let stream = named("snowmint.v1.Snowmint/Stream", json!(0), "rpc.grpc.status_code");
+    // Text of a client does not name a span.
+    let brew = named("HTTP /v1/ids/{namespace}", json!(405), "http.response.status_code");
+    let unknown = named("grpc", json!("UNIMPLEMENTED"), "rpc.response.status_code");
+    let next = named("snowmint.v1.Snowmint/Next", json!("OK"), "rpc.response.status_code");
+    let stream = named("snowmint.v1.Snowmint/Stream", json!("OK"), "rpc.response.status_code");
     for span in &spans {
         assert_eq!((&span["trace"], &span["parent"]), (&json!(TRACE), &json!(SPAN)), "{span}");
         assert!(span["span"] != json!(SPAN) && span["span"].as_str().unwrap().len() == 16, "{span}");
         assert_eq!((&span["path"], &span["service"]), (&json!("/v1/traces"), &json!("ids")));
         assert_eq!((&span["kind"], &span["key"]), (&json!("application/x-protobuf"), &json!("a b")));
-        assert_eq!((&span["span_kind"], &span["status"]), (&json!(2), &json!(0)));
+        let status = if span == unknown { 2 } else { 0 };
+        assert_eq!((&span["span_kind"], &span["status"]), (&json!(2), &json!(status)));
+        assert_eq!(span["schemas"], json!([SCHEMA, SCHEMA]));
+        let attributes = &span["attributes"];
+        assert_eq!(attributes["server.address"], json!(server.http().ip().to_string()), "{span}");
+        assert_eq!(attributes["server.port"], json!(server.http().port()), "{span}");
         assert!(
             span["lasts"].as_u64().unwrap() < 60_000_000_000 && span["began"].as_u64().unwrap() > 1 << 60
         );
@@ -104,18 +118,27 @@ fn the_span_of_a_request_is_the_child_of_its_callers() {
     assert_eq!(ids["state"], "vendor=1");
     let wanted = json!({
         "http.request.method": "GET", "http.route": "/v1/ids/{namespace}", "url.path": "/v1/ids/default",
-        "http.response.status_code": 200, "snowmint.namespace": "default", "snowmint.count": 3,
+        "url.scheme": "http", "network.protocol.version": "1.1", "http.response.status_code": 200,
+        "server.address": "127.0.0.1", "server.port": server.http().port(),
+        "snowmint.namespace": "default", "snowmint.count": 3,
     });
     assert_eq!(ids["attributes"], wanted);
-    assert_eq!(none["attributes"]["error.type"], "404");
+    // The client's mistake is no error of the server.
+    assert_eq!(none["attributes"]["error.type"], Value::Null);
+    let methods =
+        [&brew["attributes"]["http.request.method"], &brew["attributes"]["http.request.method_original"]];
+    assert_eq!(methods, ["_OTHER", "BREW"]);
     let wanted = json!({
-        "rpc.system": "grpc", "rpc.service": "snowmint.v1.Snowmint", "rpc.method": "Next",
-        "rpc.grpc.status_code": 0, "snowmint.namespace": "default", "snowmint.count": 5,
+        "rpc.system.name": "grpc", "rpc.method": "snowmint.v1.Snowmint/Next", "rpc.response.status_code": "OK",
+        "server.address": "127.0.0.1", "server.port": server.http().port(),
+        "snowmint.namespace": "default", "snowmint.count": 5,
     });
     assert_eq!(next["attributes"], wanted);
-    assert_eq!(stream["attributes"]["rpc.method"], "Stream");
+    assert_eq!(stream["attributes"]["rpc.method"], "snowmint.v1.Snowmint/Stream");
+    let called = [&unknown["attributes"]["rpc.method"], &unknown["attributes"]["rpc.method_original"]];
+    assert_eq!(called, ["_OTHER", "snowmint.v1.Snowmint/Brew"]);
     time::eventually("the count", PATIENCE, || {
-        Some(()).filter(|()| server.get("/metrics").body.contains("\nsnowmint_spans_exported_total 4\n"))
+        Some(()).filter(|()| server.get("/metrics").body.contains("\nsnowmint_spans_exported_total 6\n"))
     });
 }
 

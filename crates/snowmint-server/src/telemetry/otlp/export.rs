@@ -20,6 +20,8 @@ use super::{OtlpEndpoint, SpanCounters, TraceSettings};
 use crate::http_client::{HttpServer, SendError};
 use crate::telemetry::recurring_problem::RecurringProblem;
 
+/// The semantic conventions whose names the attributes have. `request_record` sets most of them.
+const SCHEMA: &str = "https://opentelemetry.io/schemas/1.44.0";
 /// Spans of one message.
 const BATCH: usize = 512;
 /// How long a span waits for others.
@@ -92,8 +94,9 @@ impl Exporter {
     async fn export(&mut self, spans: Vec<Span>) {
         let count = spans.len() as u64;
         let scope = Scope { name: "snowmint".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
-        let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
-        let of_this_node = ResourceSpans { resource: Some(self.resource.clone()), scope_spans };
+        let scope_spans = vec![ScopeSpans { scope: Some(scope), spans, schema_url: SCHEMA.to_owned() }];
+        let resource = Some(self.resource.clone());
+        let of_this_node = ResourceSpans { resource, scope_spans, schema_url: SCHEMA.to_owned() };
         let body = Bytes::from(ExportRequest { resource_spans: vec![of_this_node] }.encode_to_vec());
         let mut waits = RETRIES.iter();
         let error = loop {

@@ -22,6 +22,8 @@ pub(super) struct ResourceSpans {
     pub(super) resource: Option<Resource>,
     #[prost(message, repeated, tag = "2")]
     pub(super) scope_spans: Vec<ScopeSpans>,
+    #[prost(string, tag = "3")]
+    pub(super) schema_url: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -36,6 +38,8 @@ pub(super) struct ScopeSpans {
     pub(super) scope: Option<Scope>,
     #[prost(message, repeated, tag = "2")]
     pub(super) spans: Vec<Span>,
+    #[prost(string, tag = "3")]
+    pub(super) schema_url: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
