@@ -75,7 +75,7 @@ impl When {
             Self::At(unix_ms) => Some(unix_ms),
             Self::Ago(span) => {
                 let now = Timestamp::from_millisecond(i64::try_from(now_unix_ms).ok()?).ok()?;
-                let then = now.to_zoned(TimeZone::UTC).checked_sub(span).ok()?;
+                let then = now.to_zoned_datetime(TimeZone::UTC).checked_sub(span).ok()?;
                 u64::try_from(then.timestamp().as_millisecond()).ok()
             }
             Self::DaysBefore(days) => {

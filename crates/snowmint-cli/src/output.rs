@@ -201,6 +201,6 @@ pub(crate) fn local(unix_ms: u64) -> String {
         return "beyond the year 9999".to_owned();
     };
     let name = zone.iana_name().unwrap_or_default().to_owned();
-    let text = instant.to_zoned(zone).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string();
+    let text = instant.to_zoned_datetime(zone).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string();
     format!("{text} {name}").trim_end().to_owned()
 }

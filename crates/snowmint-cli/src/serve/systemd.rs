@@ -32,7 +32,7 @@ impl Sockets {
     /// Takes over the sockets that this process was started with. Call it once, at the start.
     #[cfg(unix)]
     pub(super) fn take() -> Result<Self, Failure> {
-        let passed = sd_notify::listen_fds_with_names(false)
+        let passed = sd_notify::listen_fds_with_names()
             .map_err(|error| Failure::usage(format!("LISTEN_FDS: {error}: expected systemd's value")))?;
         let mut sockets = Vec::<(String, PassedSocket)>::new();
         for (number, name) in passed {
@@ -156,12 +156,9 @@ pub(super) fn stopping() {
 /// runs, and a task on the request threads proves that they run. If a thread hangs, the reports end, and
 /// systemd restarts the service.
 pub(super) async fn watchdog(serving: &Handle) -> Infallible {
-    let mut micros = 0;
-    if !sd_notify::watchdog_enabled(false, &mut micros) {
-        return std::future::pending().await;
-    }
+    let Some(limit) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
     loop {
-        tokio::time::sleep(Duration::from_micros(micros / 2)).await;
+        tokio::time::sleep(limit / 2).await;
         if serving.spawn(async {}).await.is_ok() {
             tell(&[NotifyState::Watchdog]);
         }
@@ -169,7 +166,7 @@ pub(super) async fn watchdog(serving: &Handle) -> Infallible {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(false, states) {
+    if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "cannot notify systemd");
     }
 }
