@@ -2,6 +2,8 @@
 //!
 //! The command line runs these operations on a store that it opens itself; the admin API of a node runs them
 //! on the node's store. Both have the same inputs, results and errors.
+//!
+//! This crate has no stable interface: any version may change it. Use the command or the admin API.
 
 #[cfg(test)]
 mod altered_store;

@@ -4,6 +4,8 @@
 //! for each protocol (`http`, `resp`, `thrift`, `grpc`), one [`mint`], and one table of failures
 //! ([`status`]). All limits are in [`limits`].
 //!
+//! This crate has no stable interface: any version may change it. Use the command `snowmint serve`.
+//!
 //! ```text
 //! HTTP   1.1, and 2 by prior knowledge, on which gRPC is answered too
 //!        GET /v1/ids/{namespace}?count=1   {"ids":["…"]}, or one a line with Accept: text/plain
@@ -115,8 +117,8 @@ pub use grpc::{message as grpc_message, messages as grpc_messages};
 #[doc(hidden)]
 pub use http::reads_route as http_reads_route;
 
-/// Compiles and runs the example of the project's README. It is here because this crate is not published
-/// without the README.
+/// Compiles and runs the example of the project's README. Only `cargo test --doc` reads these files, which the
+/// published crate does not contain.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod project_readme {}
