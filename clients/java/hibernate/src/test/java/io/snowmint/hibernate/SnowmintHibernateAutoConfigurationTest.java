@@ -9,6 +9,7 @@ import org.junit.jupiter.api.Test;
 import org.springframework.boot.autoconfigure.AutoConfigurations;
 import org.springframework.boot.autoconfigure.orm.jpa.HibernatePropertiesCustomizer;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
+import org.springframework.core.env.StandardEnvironment;
 
 import java.util.HashMap;
 import java.util.Map;
@@ -16,6 +17,14 @@ import java.util.Map;
 class SnowmintHibernateAutoConfigurationTest {
     private final ApplicationContextRunner runner =
             new ApplicationContextRunner()
+                    .withInitializer(
+                            // SNOWMINT_TIMEOUT would be a property, and SNOWMINT all of them.
+                            context ->
+                                    context.getEnvironment()
+                                            .getPropertySources()
+                                            .remove(
+                                                    StandardEnvironment
+                                                            .SYSTEM_ENVIRONMENT_PROPERTY_SOURCE_NAME))
                     .withConfiguration(
                             AutoConfigurations.of(
                                     SnowmintHibernateAutoConfiguration.class,

@@ -18,6 +18,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.springframework.boot.autoconfigure.AutoConfigurations;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
+import org.springframework.core.env.StandardEnvironment;
 
 import java.time.Duration;
 import java.util.ArrayList;
@@ -106,6 +107,14 @@ class SnowmintIdentifierGeneratorTest {
 
     private ApplicationContextRunner runner() {
         return new ApplicationContextRunner()
+                .withInitializer(
+                        // SNOWMINT_TIMEOUT would be a property, and SNOWMINT all of them.
+                        context ->
+                                context.getEnvironment()
+                                        .getPropertySources()
+                                        .remove(
+                                                StandardEnvironment
+                                                        .SYSTEM_ENVIRONMENT_PROPERTY_SOURCE_NAME))
                 .withConfiguration(
                         AutoConfigurations.of(
                                 SnowmintMybatisPlusAutoConfiguration.class,

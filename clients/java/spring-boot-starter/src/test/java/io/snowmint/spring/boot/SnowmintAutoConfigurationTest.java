@@ -13,19 +13,16 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.springframework.beans.factory.annotation.Qualifier;
-import org.springframework.boot.autoconfigure.AutoConfigurations;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
 
 class SnowmintAutoConfigurationTest {
     private final ApplicationContextRunner runner =
-            new ApplicationContextRunner()
-                    .withConfiguration(AutoConfigurations.of(SnowmintAutoConfiguration.class))
+            TestContext.runner(SnowmintAutoConfiguration.class)
                     .withPropertyValues("snowmint.servers=http://127.0.0.1:1");
 
     @Test
     void noServerNamesTheProperty() {
-        new ApplicationContextRunner()
-                .withConfiguration(AutoConfigurations.of(SnowmintAutoConfiguration.class))
+        TestContext.runner(SnowmintAutoConfiguration.class)
                 .run(
                         context ->
                                 assertThat(context)
@@ -37,8 +34,7 @@ class SnowmintAutoConfigurationTest {
     @Test
     void anApplicationsOwnClientIsUsed() {
         try (SnowmintClient own = SnowmintClient.builder().server("http://127.0.0.1:1").build()) {
-            new ApplicationContextRunner()
-                    .withConfiguration(AutoConfigurations.of(SnowmintAutoConfiguration.class))
+            TestContext.runner(SnowmintAutoConfiguration.class)
                     .withPropertyValues("snowmint.namespaces.orders=")
                     .withBean("own", SnowmintClient.class, () -> own)
                     .run(
@@ -96,8 +92,7 @@ class SnowmintAutoConfigurationTest {
     void theClientUsesThePropertiesAndIsClosedWithTheContext() throws Exception {
         try (FakeServer server = new FakeServer()) {
             SnowmintClient[] closed = new SnowmintClient[1];
-            new ApplicationContextRunner()
-                    .withConfiguration(AutoConfigurations.of(SnowmintAutoConfiguration.class))
+            TestContext.runner(SnowmintAutoConfiguration.class)
                     .withPropertyValues(
                             "snowmint.servers[0]=" + server.url(),
                             "snowmint.token=secret",
@@ -128,7 +123,7 @@ class SnowmintAutoConfigurationTest {
                 "hedge-after=0s",
                 "max-age=0ms",
                 "namespaces.orders.max-age=0m",
-                "buffer.min=100001",
+                "buffer.min=1000001",
                 "buffer.max=-1",
                 "store=x",
                 "token-file=/nowhere;token=x",

@@ -9,7 +9,6 @@ import org.junit.jupiter.api.Test;
 import org.springframework.boot.actuate.health.Health;
 import org.springframework.boot.actuate.health.HealthIndicator;
 import org.springframework.boot.actuate.health.Status;
-import org.springframework.boot.autoconfigure.AutoConfigurations;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
 
 import java.util.List;
@@ -17,11 +16,8 @@ import java.util.Map;
 
 class SnowmintHealthTest {
     private final ApplicationContextRunner runner =
-            new ApplicationContextRunner()
-                    .withConfiguration(
-                            AutoConfigurations.of(
-                                    SnowmintAutoConfiguration.class,
-                                    SnowmintHealthAutoConfiguration.class))
+            TestContext.runner(
+                            SnowmintAutoConfiguration.class, SnowmintHealthAutoConfiguration.class)
                     .withPropertyValues(
                             "snowmint.servers=http://127.0.0.1:1",
                             "snowmint.timeout=1m",

@@ -9,17 +9,13 @@ import io.snowmint.client.SnowmintClient;
 import io.snowmint.properties.FakeServer;
 
 import org.junit.jupiter.api.Test;
-import org.springframework.boot.autoconfigure.AutoConfigurations;
 import org.springframework.boot.test.context.FilteredClassLoader;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
 
 class SnowmintMetricsTest {
     private final ApplicationContextRunner runner =
-            new ApplicationContextRunner()
-                    .withConfiguration(
-                            AutoConfigurations.of(
-                                    SnowmintAutoConfiguration.class,
-                                    SnowmintMetricsAutoConfiguration.class));
+            TestContext.runner(
+                    SnowmintAutoConfiguration.class, SnowmintMetricsAutoConfiguration.class);
 
     @Test
     void theMetersHaveTheCountsOfTheClient() throws Exception {
