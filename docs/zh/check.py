@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the Chinese pages with their English sources.
+"""Compares the Chinese pages with their English sources, and docs/llms.txt with the book.
 
 A page fails if
 
@@ -8,6 +8,8 @@ A page fails if
 - a link leads to an English page that has a Chinese one;
 - Chinese text has ASCII punctuation, or no space between Chinese and Latin letters or digits;
 - a paragraph has several lines: a reader would see a space at each line break.
+
+docs/llms.txt fails unless it has every page of docs/SUMMARY.md once, each with a description, and no link without a file.
 
 Pages whose source changed since they were translated are reported only. `docs/zh/check.py --translated PAGE...` records that
 these pages, such as docs/zh/concepts.md, are up to date.
@@ -22,6 +24,9 @@ import sys
 ZH = pathlib.Path(__file__).resolve().parent
 ROOT = ZH.parent.parent
 RECORD = ZH / "sources.json"
+LLMS = ROOT / "docs/llms.txt"
+# Where llms.txt finds the pages as Markdown: the site has them as HTML.
+RAW = "https://raw.githubusercontent.com/snowmint/snowmint/main/"
 
 HAN = "[\u4e00-\u9fff]"
 # What is no text: code, addresses and the targets of links. A letter stands for it, so that its neighbours are checked too.
@@ -105,6 +110,26 @@ def faults_of_text(page, text):
                     yield f"{number}: {name}: …{plain[max(0, found.start() - 8):found.end() + 8]}…"
 
 
+def faults_of_llms():
+    """What llms.txt lacks of the form of llmstxt.org, and of the pages that the book has."""
+    text = LLMS.read_text(encoding="utf-8")
+    if not re.match(r"# .+\n\n> .+\n", text):
+        yield "begins without a title and a summary"
+    linked = []
+    for number, line in enumerate(text.splitlines(), 1):
+        for target in re.findall(r"\]\(([^)]+)\)", line):
+            path = target.removeprefix(RAW)
+            linked.append(path)
+            if path == target or not (ROOT / path).is_file():
+                yield f"{number}: {target} is no file under {RAW}"
+            if not re.match(r"- \[[^]]+\]\([^)]+\): .+", line):
+                yield f"{number}: a link needs a description: `- [NAME]({RAW}PATH): DESCRIPTION`"
+    pages = re.findall(r"\]\(([^)]+\.md)\)", (ROOT / "docs/SUMMARY.md").read_text(encoding="utf-8"))
+    for page in (f"docs/{page}" for page in pages if page != "README.md"):
+        if linked.count(page) != 1:
+            yield f"has {page} {linked.count(page)} times instead of once"
+
+
 def digest(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
@@ -137,6 +162,9 @@ def main():
             wrong = True
         if record.get(name) != digest(source):
             print(f"{name}: behind {source.relative_to(ROOT)}, which changed since the translation")
+    for fault in faults_of_llms():
+        print(f"{LLMS.relative_to(ROOT)}: {fault}")
+        wrong = True
     for name in sorted(set(record) - {str(page.relative_to(ROOT)) for page in pages}):
         print(f"{RECORD.relative_to(ROOT)}: there is no page {name}")
         wrong = True
