@@ -57,6 +57,7 @@ targets! {
     client_answer "../fuzz_targets/client_answer.rs",
     config "../fuzz_targets/config.rs",
     grpc "../fuzz_targets/grpc.rs",
+    gtids "../fuzz_targets/gtids.rs",
     guess "../fuzz_targets/guess.rs",
     hide_keys "../fuzz_targets/hide_keys.rs",
     http "../fuzz_targets/http.rs",

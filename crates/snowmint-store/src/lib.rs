@@ -116,6 +116,9 @@ mod zookeeper;
 
 #[cfg(feature = "mysql")]
 pub use self::mysql::MySqlStore;
+#[cfg(feature = "mysql")]
+#[doc(hidden)]
+pub use self::mysql::history::lacking_gtids;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
 pub use counter::claims::{Claims, Mark, Refused};
@@ -146,7 +149,7 @@ pub use takeover::RedisCounter;
 pub use takeover::{LeafCounter, TicketsCounter, TinyIdCounter};
 pub use takeover::{Rejected, Survey, Surveyed, open_counter, survey};
 #[doc(hidden)]
-pub use url_scheme::built_stores;
+pub use url_scheme::{built_stores, store_of_scheme};
 pub use visibility::Visibility;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperStore;

@@ -5,7 +5,7 @@
 pub(crate) mod connect;
 pub(crate) mod error;
 mod flush_watch;
-mod history;
+pub(crate) mod history;
 pub(crate) mod session;
 
 use std::num::NonZeroU64;
@@ -124,7 +124,8 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// | `may_lose` | how much of the newest writes a failover may lose, such as `2s`; default 0; see [`Store::may_lose`] |
 /// | `timeout_ms` | the limit of a call, default 5000 |
 ///
-/// MySQL's `caching_sha2_password` needs TLS or a local socket.
+/// MySQL's `caching_sha2_password` needs TLS, also over a local socket. `MariaDB`'s `ed25519` and `parsec` are
+/// not supported.
 ///
 /// # Cancel safety
 ///
@@ -155,6 +156,7 @@ impl MySqlStore {
     pub async fn open(url: &str) -> Result<Self, OpenError> {
         let store = Self::parse(url, CrashLoss::AsStated)?;
         connect::prepare_table(&store.pool).await?;
+        connect::warn_of_cached_password(&store.pool).await;
         Ok(store)
     }
 

@@ -41,7 +41,7 @@ impl StoreScheme {
         match self {
             Self::Memory => &["memory"],
             Self::Sqlite => &["sqlite"],
-            Self::Redis => &["redis", "rediss"],
+            Self::Redis => &["redis", "rediss", "valkey", "valkeys"],
             Self::Postgres => &["postgres", "postgresql"],
             Self::MySql => &["mysql", "mariadb"],
             Self::Etcd => &["etcd", "etcds"],
@@ -64,6 +64,18 @@ impl StoreScheme {
         }
     }
 
+    /// Returns the default port of its servers, or `None` for a store whose URLs name no host.
+    const fn port(self) -> Option<u16> {
+        match self {
+            Self::Redis => Some(6379),
+            Self::Postgres => Some(5432),
+            Self::MySql => Some(3306),
+            Self::Etcd => Some(2379),
+            Self::ZooKeeper => Some(2181),
+            Self::Memory | Self::Sqlite | Self::Kubernetes => None,
+        }
+    }
+
     /// Returns whether this build has the store.
     pub(crate) const fn is_built(self) -> bool {
         match self {
@@ -77,6 +89,13 @@ impl StoreScheme {
             Self::Kubernetes => cfg!(feature = "kubernetes"),
         }
     }
+}
+
+/// Returns the name of the store that the scheme of a URL means, also if this build lacks it, and the default port
+/// of its servers: `None` for a store whose URLs name no host.
+pub fn store_of_scheme(scheme: &str) -> Option<(&'static str, Option<u16>)> {
+    let found = StoreScheme::ALL.into_iter().find(|store| store.names().contains(&scheme))?;
+    Some((found.names()[0], found.port()))
 }
 
 /// Returns the names of the stores that this build has.
@@ -99,5 +118,7 @@ mod tests {
         }
         assert_eq!(StoreScheme::of_url("mongodb://h"), None);
         assert_eq!(StoreScheme::of_url("redis"), None);
+        assert_eq!(store_of_scheme("valkeys"), Some(("redis", Some(6379))));
+        assert_eq!(store_of_scheme("mysq"), None);
     }
 }

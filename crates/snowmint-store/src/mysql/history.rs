@@ -102,6 +102,16 @@ impl net::ServerHistory for GtidHistory {
     }
 }
 
+/// Returns what a server with the GTIDs `has` lacks of the GTIDs that were seen on several servers: for the
+/// fuzz target.
+pub fn lacking_gtids(has: &str, seen: &[&str]) -> Option<String> {
+    let mut all = GtidHistory::default();
+    for text in seen {
+        net::ServerHistory::merge(&mut all, GtidHistory::parse(text));
+    }
+    net::ServerHistory::lacks(&GtidHistory::parse(has), &all)
+}
+
 /// What a server reports about its cluster.
 pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status', \
     'wsrep_cluster_state_uuid', 'wsrep_gcomm_uuid', 'wsrep_cluster_conf_id', 'wsrep_cluster_size', \
