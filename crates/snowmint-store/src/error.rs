@@ -165,7 +165,19 @@ pub(crate) fn chain(error: &dyn Error) -> String {
         }
         source = cause.source();
     }
-    text.replace('\n', " ")
+    without_manual(&text).replace('\n', " ")
+}
+
+/// Replaces the error of rustls about a server that ended without closing TLS, as one that was killed: it ends
+/// with a link to the manual of rustls, for developers.
+fn without_manual(text: &str) -> String {
+    let Some((before, after)) = text.split_once("peer closed connection without sending TLS close_notify")
+    else {
+        return text.to_owned();
+    };
+    let link = after.strip_prefix(": https://docs.rs/");
+    let after = link.map_or(after, |link| link.find(char::is_whitespace).map_or("", |end| &link[end..]));
+    format!("{before}the server closed the connection{after}")
 }
 
 /// The time limit for the retries of one call.
@@ -251,6 +263,19 @@ mod tests {
         let report = "load failed on memory:: unavailable, nothing was written: no answer: broken pipe";
         assert_eq!(Chain(&error).to_string(), report);
         assert_eq!(Chain(&crate::OpenError::from(error)).to_string(), report);
+    }
+
+    #[test]
+    fn a_text_has_no_link_for_developers() {
+        let link = "https://docs.rs/rustls/latest/rustls/manual/_03_howto/index.html#unexpected-eof";
+        let said = format!("peer closed connection without sending TLS close_notify: {link}");
+        for (text, wanted) in [
+            (said.clone(), "the server closed the connection"),
+            (format!("sent: {said}\nretry"), "sent: the server closed the connection retry"),
+            ("see https://docs.rs/".to_owned(), "see https://docs.rs/"),
+        ] {
+            assert_eq!(chain(&*Box::<dyn Error>::from(text)), wanted);
+        }
     }
 
     #[test]

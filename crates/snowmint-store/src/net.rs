@@ -3,6 +3,7 @@
 
 #[cfg(feature = "_https")]
 pub(crate) mod https;
+pub(crate) mod trust;
 pub(crate) mod url;
 
 use std::future::poll_fn;

@@ -286,6 +286,7 @@ mod tests {
             ("etcd://a:2379", 0),
             ("redis://h", 2000),
             ("rediss://h?may_lose=500ms", 500),
+            ("valkey://h", 2000),
             ("postgres://h/db?may_lose=3s", 3000),
             ("mysql://h/db", 0),
             ("mariadb://h/db?may_lose=1s", 1000),

@@ -102,8 +102,8 @@ const REBUILDS: usize = 3;
 /// # URL
 ///
 /// `redis://USER:PASSWORD@HOST:PORT,HOST/DB?NAME=VALUE&...`; the default port is 6379 and the default
-/// database 0; the user may be omitted. `rediss://` is the same over TLS. Of several hosts the store uses the
-/// primary and follows it when it changes. With Sentinel, name all servers that Sentinel watches, not the
+/// database 0; the user may be omitted. `rediss://` is the same over TLS; `valkey://` and `valkeys://` mean the
+/// same as these two. Of several hosts the store uses the primary and follows it when it changes. With Sentinel, name all servers that Sentinel watches, not the
 /// Sentinels. Of a cluster name a few nodes: the store remembers the others.
 ///
 /// | parameter | meaning |
@@ -114,8 +114,8 @@ const REBUILDS: usize = 3;
 /// | `wait_replicas` | number of replicas that must have a write before it is acknowledged; default 0 |
 /// | `wait_ms` | time to wait for them, default 1000; then a write is [`StoreErrorKind::OutcomeUnknown`] |
 /// | `durable` | `no` accepts a server that writes nothing to disk |
-/// | `ca` | with `rediss://`, a PEM file with the authorities to trust instead of the system's |
-/// | `cert`, `key` | with `rediss://`, PEM files with a client certificate and its key |
+/// | `ca` | with TLS, a PEM file with the authorities to trust instead of the system's |
+/// | `cert`, `key` | with TLS, PEM files with a client certificate and its key |
 /// | `timeout_ms` | the limit of a call, default 5000 |
 ///
 /// # Cancel safety
@@ -398,6 +398,9 @@ mod tests {
             ("rediss://h?ca=/nowhere", "ca=/nowhere: No such file"),
             #[cfg(feature = "tls")]
             ("rediss://h?cert=/dev/null", "require each other"),
+            ("valkey://h?ca=/nowhere", "unknown parameter `ca`"),
+            #[cfg(feature = "tls")]
+            ("valkeys://h?ca=/nowhere", "ca=/nowhere: No such file"),
         ];
         for (url, wanted) in cases {
             let error = RedisStore::parse(url).unwrap_err().to_string();
@@ -410,5 +413,6 @@ mod tests {
         let shown = |url| format!("{:?}", RedisStore::parse(url).unwrap());
         assert_eq!(shown("redis://u:hunter2@h1,h2:1"), "RedisStore(redis://h1:6379,h2:1/0)");
         assert_eq!(shown("redis://:hunter2@h/3?prefix=team"), "RedisStore(redis://h:6379/3?prefix=team)");
+        assert_eq!(shown("valkey://:hunter2@h"), "RedisStore(valkey://h:6379/0)");
     }
 }

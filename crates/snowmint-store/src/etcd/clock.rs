@@ -165,7 +165,7 @@ impl EtcdClock {
             if without_time.is_empty() && late.is_empty() {
                 // An outage says nothing about a clock.
                 self.silence().unheard = 0;
-                return Err(EtcdFailure::to_connect(unreachable.join("; "), self.protocol));
+                return Err(EtcdFailure::to_connect(&unreachable, self.protocol));
             }
             let is_sure = late.is_empty() && unreachable.is_empty();
             let why = [without_time, late, unreachable].concat().join("; ");

@@ -223,7 +223,7 @@ impl EtcdClient {
             }
         }
         failed.dedup();
-        Err(EtcdFailure::to_connect(failed.join("; "), self.protocol))
+        Err(EtcdFailure::to_connect(&failed, self.protocol))
     }
 
     /// Moves on from a member that failed: its channel is reopened when its turn comes again.

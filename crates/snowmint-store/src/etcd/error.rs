@@ -6,6 +6,7 @@ use std::time::Duration;
 use tonic::{Code, Status};
 
 use crate::error::Effect;
+use crate::net::trust;
 use crate::{StoreError, StoreErrorKind};
 
 /// The reason why a call failed.
@@ -15,6 +16,8 @@ pub(super) enum EtcdFailure {
     NoConnection(String),
     /// The call was not sent: the connection ended during the TLS handshake, as with a server without TLS.
     NoHandshake(String),
+    /// The call was not sent: the client does not trust the certificate of any member that answered.
+    Untrusted(String),
     /// The user could not be authenticated, so the call was not sent.
     Login(Box<Status>),
     /// These two members of the URL belong to different clusters.
@@ -31,7 +34,14 @@ pub(super) enum EtcdFailure {
 
 impl EtcdFailure {
     /// Returns the failure for a connection that could not be opened.
-    pub(super) fn to_connect(why: String, protocol: EtcdProtocol) -> Self {
+    pub(super) fn to_connect(failed: &[String], protocol: EtcdProtocol) -> Self {
+        let why = failed.join("; ");
+        let mut untrusted = failed.iter().map(|why| trust::untrusted(why, "ca"));
+        if let Some(Some(text)) = untrusted.next()
+            && untrusted.all(|it| it.is_some())
+        {
+            return Self::Untrusted(text);
+        }
         // A server without TLS answers in plain text, closes the connection, or resets it because of unread
         // data.
         let ends = ["InvalidContentType", "tls handshake eof", "Connection reset", "Broken pipe"];
@@ -73,7 +83,7 @@ pub(super) fn written_without_revision(store: &str, operation: &'static str, rev
 fn kind(effect: Effect, failure: &EtcdFailure) -> StoreErrorKind {
     match failure {
         EtcdFailure::NoConnection(_) | EtcdFailure::NoHandshake(_) => StoreErrorKind::Unavailable,
-        EtcdFailure::TwoClusters(..) => StoreErrorKind::Other,
+        EtcdFailure::TwoClusters(..) | EtcdFailure::Untrusted(_) => StoreErrorKind::Other,
         EtcdFailure::Login(status) => of_status(Effect::Reads, status).unwrap_or(StoreErrorKind::Unavailable),
         EtcdFailure::NoAnswer(_) | EtcdFailure::Broken(..) => effect.unanswered(),
         EtcdFailure::Status(status) => of_status(effect, status).unwrap_or(effect.unanswered()),
@@ -111,11 +121,15 @@ fn text(effect: Effect, failure: &EtcdFailure) -> String {
             "{why}; if etcd uses no TLS there, use etcd:// without tls=, ca=, cert= and key=; \
              otherwise check that it runs and is reachable from here"
         ),
+        EtcdFailure::Untrusted(why) => why.clone(),
         EtcdFailure::TwoClusters(one, other) => format!(
             "{one} and {other} are members of different clusters, which would be two stores; name the members of one cluster"
         ),
         EtcdFailure::NoAnswer(waited) => {
             format!("no answer within {} s; check that a majority of the etcd members runs", waited.as_secs())
+        }
+        EtcdFailure::Login(status) if is_learner(status) => {
+            format!("etcd says \"{}\"; {LEARNER}", status.message())
         }
         EtcdFailure::Login(status) => {
             format!("etcd rejected the login: \"{}\"; check user and password", status.message())
@@ -139,7 +153,18 @@ fn text(effect: Effect, failure: &EtcdFailure) -> String {
     }
 }
 
+/// A learner receives all writes, but does not vote, and answers no reads that must be current.
+const LEARNER: &str =
+    "this member is a learner: name the voting members too, or promote it (`etcdctl member promote`)";
+
+fn is_learner(status: &Status) -> bool {
+    status.message().contains("not supported for learner")
+}
+
 fn advice(effect: Effect, status: &Status) -> &'static str {
+    if is_learner(status) {
+        return LEARNER;
+    }
     match (status.code(), of_status(effect, status)) {
         (_, Some(StoreErrorKind::Full)) => {
             "compact and defragment it or raise --quota-backend-bytes, then `etcdctl alarm disarm`"
@@ -163,10 +188,39 @@ mod tests {
         let reset = "127.0.0.1:2379: transport error: Connection reset by peer (os error 104)";
         let refused = "127.0.0.1:2379: transport error: tcp connect error: Connection refused (os error 111)";
         let said = |why: &str, protocol| {
-            text(Effect::Writes, &EtcdFailure::to_connect(why.to_owned(), protocol)).contains("uses no TLS")
+            text(Effect::Writes, &EtcdFailure::to_connect(&[why.to_owned()], protocol))
+                .contains("uses no TLS")
         };
         assert!(said(reset, EtcdProtocol::Tls) && said(reset, EtcdProtocol::TlsWithCertificate));
         assert!(!said(reset, EtcdProtocol::Plain) && !said(refused, EtcdProtocol::Tls));
+    }
+
+    /// Goal: an untrusted certificate is no outage, unless another member may answer.
+    #[test]
+    fn an_untrusted_certificate_is_not_a_server_that_is_away() {
+        let untrusted = "h1:2379: transport error: invalid peer certificate: UnknownIssuer".to_owned();
+        let away =
+            "h2:2379: transport error: tcp connect error: Connection refused (os error 111)".to_owned();
+        let failure = EtcdFailure::to_connect(&[untrusted.clone(), untrusted.clone()], EtcdProtocol::Tls);
+        assert_eq!(kind(Effect::Writes, &failure), StoreErrorKind::Other);
+        assert!(text(Effect::Writes, &failure).contains("name its file with ca="), "{failure:?}");
+        let failure = EtcdFailure::to_connect(&[untrusted, away], EtcdProtocol::Tls);
+        assert_eq!(kind(Effect::Writes, &failure), StoreErrorKind::Unavailable);
+        assert_eq!(
+            kind(Effect::Writes, &EtcdFailure::to_connect(&[], EtcdProtocol::Tls)),
+            StoreErrorKind::Unavailable
+        );
+    }
+
+    /// Goal: a learner is not taken for a wrong password, nor for a lost majority.
+    #[test]
+    fn a_learner_is_named() {
+        let status = || Box::new(Status::unavailable("etcdserver: rpc not supported for learner"));
+        for failure in [EtcdFailure::Login(status()), EtcdFailure::Status(status())] {
+            assert_eq!(kind(Effect::Reads, &failure), StoreErrorKind::Unavailable);
+            let said = text(Effect::Reads, &failure);
+            assert!(said.contains("member promote") && !said.contains("password"), "{said}");
+        }
     }
 
     /// Goal: no status that leaves the outcome of a write unknown counts as "nothing was written".

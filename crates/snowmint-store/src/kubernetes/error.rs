@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Effect;
 use crate::net::https::date_unix_ms;
+use crate::net::trust;
 use crate::{StoreError, StoreErrorKind};
 
 /// The reason why a call got no answer.
@@ -31,7 +32,10 @@ pub(super) fn store_error(
     failure: &KubernetesFailure,
 ) -> StoreError {
     let (kind, text) = match failure {
-        KubernetesFailure::NotSent(why) => (StoreErrorKind::Unavailable, format!("{why}; {REACH}")),
+        KubernetesFailure::NotSent(why) => match trust::untrusted(why, "ca") {
+            Some(text) => (StoreErrorKind::Other, text),
+            None => (StoreErrorKind::Unavailable, format!("{why}; {REACH}")),
+        },
         KubernetesFailure::NoAnswer(waited) => {
             (effect.unanswered(), format!("no answer within {} s; {REACH}", waited.as_secs()))
         }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
-use sqlx::{ConnectOptions, Connection};
+use sqlx::{ConnectOptions, Connection, Row};
 
+use super::error::{self, NEEDS_TLS};
 use super::flush_watch::FlushWatch;
 use super::history::ClusterHistory;
 use super::session::{self, CrashLoss, MySqlSession};
 use super::{MySqlSettings, TABLE};
 use crate::error::Effect;
 use crate::net::url::{Host, StoreUrl};
-use crate::net::{Confirmation, Standing, Writable};
+use crate::net::{Confirmation, HostRefusal, Standing, Writable};
 use crate::sql::failure::refusal;
 use crate::sql::pool::{Connect, Connected, Pool};
 use crate::sql::table::OPEN;
@@ -100,6 +101,22 @@ fn tls(location: &mut StoreUrl, mut options: MySqlConnectOptions) -> Result<MySq
     Ok(options)
 }
 
+impl MySqlSettings {
+    /// Returns why the server refused the login.
+    fn refused_login(&self, error: &sqlx::Error) -> HostRefusal {
+        let HostRefusal { kind, mut text } = refusal::<Self>(error);
+        // A server takes the request for its key, which it expects without TLS only, for a wrong password.
+        if self.is_without_tls() && error::is_denied(error) {
+            text = format!("{text}; {NEEDS_TLS}");
+        }
+        HostRefusal { kind, text }
+    }
+
+    fn is_without_tls(&self) -> bool {
+        matches!(self.options.get_ssl_mode(), MySqlSslMode::Disabled)
+    }
+}
+
 impl Connect for MySqlSettings {
     const CONFIRMED_BY: &str = "enable semi-synchronous replication on it";
     type Connection = MySqlSession;
@@ -110,7 +127,7 @@ impl Connect for MySqlSettings {
         if let Some(password) = self.password.current()? {
             options = options.password(password.expose());
         }
-        let mut connection = options.connect().await.map_err(|error| refusal::<Self>(&error))?;
+        let mut connection = options.connect().await.map_err(|error| self.refused_login(&error))?;
         set_up(&mut connection, self.limit, self.crashes.accepted(self.may_lose))
             .await
             .map_err(|error| refusal::<Self>(&error))?;
@@ -160,6 +177,33 @@ pub(super) async fn prepare_table(pool: &Pool<MySqlSettings>) -> Result<(), Stor
     check(pool, &table::ensure(pool, || inspect(pool), create).await?)?;
     let fence = async |mut session: MySqlSession| Ok((session.fence().await?, session));
     pool.call(OPEN, Effect::Reads, fence).await
+}
+
+/// Returns the cipher of the session; empty without TLS.
+const CIPHER: &str = "SHOW SESSION STATUS LIKE 'Ssl_cipher'";
+/// Every user may see their own plugin.
+const LOGIN: &str = "SHOW CREATE USER CURRENT_USER()";
+
+/// Warns of a login that fails once the server has restarted.
+///
+/// Without TLS, `caching_sha2_password` works only while the password is in the cache of the server: after a
+/// login over TLS, until the server restarts.
+pub(super) async fn warn_of_cached_password(pool: &Pool<MySqlSettings>) {
+    let ask = async |mut session: MySqlSession| {
+        let cipher = sqlx::raw_sql(CIPHER).fetch_all(&mut session.sql).await?;
+        let has_tls =
+            cipher.iter().any(|row| row.try_get_unchecked::<String, _>(1).is_ok_and(|it| !it.is_empty()));
+        let login =
+            if has_tls { Vec::new() } else { sqlx::raw_sql(LOGIN).fetch_all(&mut session.sql).await? };
+        let logins = login.iter().filter_map(|row| row.try_get_unchecked::<String, _>(0).ok());
+        Ok((logins.collect::<Vec<_>>().join(" "), session))
+    };
+    // A server that does not answer this is no reason to fail.
+    if let Ok(login) = pool.run(Effect::Reads, ask).await
+        && login.contains("'caching_sha2_password'")
+    {
+        tracing::warn!(store = %pool.name, "the login of this node will fail after a restart of the server: {NEEDS_TLS}");
+    }
 }
 
 /// Checks that the table exists and is ours, without writing.

@@ -38,6 +38,11 @@ pub(crate) fn is_deadlock(failure: &SqlFailure) -> bool {
     matches!(failure, SqlFailure::Sql(error) if has_code(error, 1213))
 }
 
+/// Returns whether the server rejected the user or the password.
+pub(super) fn is_denied(error: &sqlx::Error) -> bool {
+    has_code(error, 1045)
+}
+
 fn has_code(error: &sqlx::Error, code: u16) -> bool {
     server_error::<MySqlSettings>(error).is_some_and(|error| error.number() == code)
 }
@@ -50,6 +55,7 @@ const READ_ONLY: [u16; 4] = [1290, 1223, 1792, 1836];
 impl ServerErrors for MySqlSettings {
     type Error = MySqlDatabaseError;
     const TABLE: &str = TABLE;
+    const CA: &str = "ssl-ca";
 
     /// Access denied, no such database, unknown authentication, host not allowed, host blocked, password
     /// expired, account locked or blocked: permanent. Any other may be temporary.
@@ -105,6 +111,17 @@ impl ServerErrors for MySqlSettings {
         }
     }
 
+    fn unsupported_login(error: &sqlx::Error) -> Option<String> {
+        match error {
+            // The client would need RSA to send the password.
+            sqlx::Error::Configuration(error) if error.to_string().contains("RSA") => {
+                Some(NEEDS_TLS.to_owned())
+            }
+            sqlx::Error::Protocol(text) => unsupported_plugin(text),
+            _ => None,
+        }
+    }
+
     fn is_read_only(error: &MySqlDatabaseError) -> bool {
         READ_ONLY.contains(&error.number())
     }
@@ -116,6 +133,27 @@ impl ServerErrors for MySqlSettings {
     fn quote(error: &MySqlDatabaseError) -> String {
         format!("server error \"{}\" ({})", error.message(), error.number())
     }
+}
+
+/// Why a login fails whose plugin sends the password itself unless the server has it in its cache.
+pub(super) const NEEDS_TLS: &str = "caching_sha2_password and sha256_password need TLS, also over a local socket; without it, a login succeeds only \
+    while the server has the password in its cache: remove ssl-mode=disabled from the URL, and let the server offer TLS";
+
+/// Returns what to do about a plugin that the client does not have, from the text of its error.
+fn unsupported_plugin(text: &str) -> Option<String> {
+    if text.contains("unexpected packet 0x01 during authentication") {
+        return Some("the server wants a password, and the URL has none; see password_file=".to_owned());
+    }
+    let plugin = match text.split_once("unknown authentication plugin: ") {
+        Some((_, rest)) => rest.split_whitespace().next()?,
+        None if text.contains("mysql_cleartext_plugin disabled") => "mysql_clear_password",
+        None => return None,
+    };
+    Some(format!(
+        "the user logs in with the plugin {plugin}, which this client does not support; create a user for the nodes with \
+         caching_sha2_password (MySQL: IDENTIFIED WITH caching_sha2_password BY '...'), mysql_native_password (MariaDB: \
+         IDENTIFIED VIA mysql_native_password USING PASSWORD('...')), or unix_socket over a local socket"
+    ))
 }
 
 /// Returns whether a text has a number of its own, and not as a part of another one.

@@ -45,6 +45,10 @@ pub(crate) enum DefaultRoots {
     System,
 }
 
+/// What to do on a system without authorities, such as a minimal container. The library's own text lists the
+/// folders in which it looked.
+const NO_ROOTS: &str = "this system has no certificates of authorities: install its ca-certificates, or name an authority with ca=";
+
 /// What is wrong with a setting of TLS.
 #[derive(Debug)]
 pub(crate) struct TlsFault {
@@ -73,7 +77,7 @@ pub(crate) fn tls(files: &TlsFiles, default: DefaultRoots) -> Result<ClientConfi
             }
             builder.with_root_certificates(roots)
         }
-        (None, DefaultRoots::System) => builder.with_native_roots().map_err(|error| general(&error))?,
+        (None, DefaultRoots::System) => builder.with_native_roots().map_err(|_| general(&NO_ROOTS))?,
         (None, DefaultRoots::Nobody) => builder.with_root_certificates(RootCertStore::empty()),
     };
     let Some((cert, key)) = &files.client else { return Ok(builder.with_no_client_auth()) };

@@ -30,6 +30,7 @@ const READ_ONLY: &str = "25006";
 impl ServerErrors for PostgresSettings {
     type Error = PgDatabaseError;
     const TABLE: &str = TABLE;
+    const CA: &str = "sslrootcert";
     /// A hanging server and one that waits for a standby look the same from here.
     const LATE: &str = "; check that the server and its synchronous standbys run";
 

@@ -54,11 +54,16 @@ enum Address {
     Tls(Box<ConnectionAddr>),
 }
 
-/// Parses a URL whose scheme is known to be `redis` or `rediss`.
+/// Parses a URL whose scheme is known to be `redis`, `rediss`, `valkey` or `valkeys`.
 pub(crate) fn location(url: &str) -> Result<StoreUrl, UrlError> {
-    let location = StoreUrl::of_url(url, &["redis", "rediss"], PORT)?;
+    let location = StoreUrl::of_url(url, &["redis", "rediss", "valkey", "valkeys"], PORT)?;
     location.require_host("redis://10.0.0.7:6379")?;
     Ok(location)
+}
+
+/// Returns whether the URL asks for TLS.
+fn wants_tls(location: &StoreUrl) -> bool {
+    matches!(location.scheme, "rediss" | "valkeys")
 }
 
 fn database(location: &StoreUrl) -> Result<i64, UrlError> {
@@ -95,7 +100,7 @@ fn copies(location: &mut StoreUrl) -> Result<Option<Copies>, UrlError> {
 
 #[cfg(not(feature = "tls"))]
 fn address(location: &mut StoreUrl) -> Result<Address, UrlError> {
-    if location.scheme == "rediss" {
+    if wants_tls(location) {
         return Err(location.malformed("this build has no TLS: enable the feature `tls`"));
     }
     Ok(Address::Plain)
@@ -103,7 +108,7 @@ fn address(location: &mut StoreUrl) -> Result<Address, UrlError> {
 
 #[cfg(feature = "tls")]
 fn address(location: &mut StoreUrl) -> Result<Address, UrlError> {
-    if location.scheme != "rediss" {
+    if !wants_tls(location) {
         // Without TLS, certificates stay in the URL, and `finish` rejects them.
         return Ok(Address::Plain);
     }

@@ -7,7 +7,7 @@ use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
 use crate::StoreErrorKind;
 use crate::error::{Effect, chain};
-use crate::net::HostRefusal;
+use crate::net::{HostRefusal, trust};
 
 /// The reason why a call failed.
 #[derive(Debug)]
@@ -86,9 +86,10 @@ pub(super) fn refusal(error: &RedisError) -> HostRefusal {
             return HostRefusal::new(StoreErrorKind::Other, format!("{text}; check user and password"));
         }
         ErrorKind::InvalidClientConfig => StoreErrorKind::Other,
-        // An untrusted certificate.
-        ErrorKind::Io if text.contains("certificate") => StoreErrorKind::Other,
-        ErrorKind::Io => StoreErrorKind::Unavailable,
+        ErrorKind::Io => match trust::untrusted(&text, "ca") {
+            Some(text) => return HostRefusal::new(StoreErrorKind::Other, text),
+            None => StoreErrorKind::Unavailable,
+        },
         _ => match known(error.code().unwrap_or_default(), &text) {
             Some((kind, advice)) => {
                 return HostRefusal::new(kind, format!("Redis error \"{text}\"; {advice}"));

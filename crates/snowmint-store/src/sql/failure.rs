@@ -8,7 +8,7 @@ use sqlx::error::DatabaseError;
 
 use crate::StoreErrorKind;
 use crate::error::{Effect, chain};
-use crate::net::HostRefusal;
+use crate::net::{HostRefusal, trust};
 
 /// The reason why a statement failed.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(crate) trait ServerErrors {
     type Error: DatabaseError;
     /// The table of the records, for the node or a DBA to create.
     const TABLE: &str;
+    /// The parameter of the URL that names authorities to trust.
+    const CA: &str;
     /// The text after "no answer within 5000 ms".
     const LATE: &str = "";
 
@@ -62,6 +64,12 @@ pub(crate) trait ServerErrors {
 
     /// Returns the error as text, with its code.
     fn quote(error: &Self::Error) -> String;
+
+    /// Returns what an operator can do about a login that this client does not support; `None` for other
+    /// errors.
+    fn unsupported_login(_error: &sqlx::Error) -> Option<String> {
+        None
+    }
 
     /// Returns the kind and the text of an error that is not what it seems.
     fn special_meaning(_error: &sqlx::Error, _effect: Effect) -> Option<(StoreErrorKind, String)> {
@@ -112,7 +120,14 @@ pub(super) fn is_demoted<D: ServerErrors>(failure: &SqlFailure) -> bool {
 pub(crate) fn refusal<D: ServerErrors>(error: &sqlx::Error) -> HostRefusal {
     match server_error::<D>(error) {
         Some(said) => HostRefusal::new(D::login_kind(said), quote_with::<D>(said, D::advice(said))),
-        None => HostRefusal::new(connection_error_kind(error, Effect::Reads), chain(error)),
+        None => {
+            if let Some(text) = D::unsupported_login(error) {
+                return HostRefusal::new(StoreErrorKind::Other, text);
+            }
+            let text = chain(error);
+            let text = trust::untrusted(&text, D::CA).unwrap_or(text);
+            HostRefusal::new(connection_error_kind(error, Effect::Reads), text)
+        }
     }
 }
 

@@ -272,7 +272,8 @@ async fn survey(url: &str) -> Result<Survey, OpenError> {
 
 /// Parses the server and the key from a URL.
 fn parse(url: &str) -> Result<(RedisClient, String), UrlError> {
-    let mut location = connect::location(super::inner(&SOURCE, url, &["redis", "rediss"])?)?;
+    let mut location =
+        connect::location(super::inner(&SOURCE, url, &["redis", "rediss", "valkey", "valkeys"])?)?;
     let Some(key) = location.take("counter").filter(|it| !it.is_empty()) else {
         return Err(location.malformed(&format!("missing counter: expected {}", SOURCE.form)));
     };

@@ -1,6 +1,7 @@
 //! The MySQL store against real MariaDB servers: the suite, crashes, bad networks, permissions, read-only,
 //! TLS.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,8 @@ use std::time::Duration;
 use snowmint_store::{Expected, StoreErrorKind, conformance};
 use snowmint_test_servers::{MariaDb, Proxy, Server};
 use sqlx::{Connection, MySqlConnection};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 
 use crate::support::outages;
@@ -226,6 +229,66 @@ async fn passwords_databases_and_rights() {
         assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
         assert!(error.contains(says), "{error}");
     }
+}
+
+/// Goal: a login that the client does not support is no outage, and says what to do. Method: a plugin that
+/// the server has and the client does not; a server that asks for the password itself, as `caching_sha2_password`
+/// does if it is not cached; a user who needs a password, and a URL that has none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unsupported_login_says_what_to_do() {
+    let server = MariaDb::start();
+    server.sql(
+        "INSTALL SONAME 'auth_ed25519'; CREATE USER node@'%' IDENTIFIED VIA ed25519 USING PASSWORD('secret'); \
+         GRANT ALL ON test.* TO node@'%'",
+    );
+    let (full, empty) = (login_server(&[1, 4]).await, login_server(&[1, 3]).await);
+    for (url, says) in [
+        (
+            format!("mysql://node:secret@{}/test", server.address()),
+            "the plugin client_ed25519, which this client does not",
+        ),
+        (format!("mysql://node:secret@{full}/test"), "remove ssl-mode=disabled from the URL"),
+        (format!("mysql://node:secret@{full}/test?ssl-mode=disabled"), "need TLS, also over a local socket"),
+        (format!("mysql://node@{empty}/test"), "the URL has none"),
+    ] {
+        let (kind, error) = refused(&url).await;
+        assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+        assert!(error.contains(says) && !error.contains("sqlx") && !error.contains("feature"), "{error}");
+    }
+    // A server that supports the plugin takes the request for its key for the password.
+    let (_, error) =
+        refused(&format!("mysql://root:wrong@{}/test?ssl-mode=disabled", server.address())).await;
+    assert!(error.contains("check user and password") && error.contains("need TLS"), "{error}");
+    let (_, error) = refused(&format!("mysql://root:wrong@{}/test", server.address())).await;
+    assert!(error.contains("check user and password") && !error.contains("need TLS"), "{error}");
+}
+
+/// Starts a server without TLS that answers the login of a user with `caching_sha2_password`, and then sends
+/// its key. Returns its address.
+async fn login_server(answer: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // Protocol 10, a version, a session, and the capabilities 4.1, secure connection and plugin.
+            let mut greeting = b"\x0a9.7.4\0\x01\0\0\0".to_vec();
+            greeting.extend(b"12345678\0\x08\x82\x2d\x02\0\x08\0\x15");
+            greeting.extend([0; 10]);
+            greeting.extend(b"901234567890\0caching_sha2_password\0");
+            for (nth, message) in
+                [&*greeting, answer, b"\x01-----BEGIN PUBLIC KEY-----"].into_iter().enumerate()
+            {
+                let [length, ..] = u32::try_from(message.len()).unwrap().to_le_bytes();
+                let head = [length, 0, 0, u8::try_from(2 * nth).unwrap()];
+                if stream.write_all(&[&head, message].concat()).await.is_err()
+                    || stream.read(&mut [0; 1024]).await.is_err()
+                {
+                    break;
+                }
+            }
+        }
+    });
+    address
 }
 
 /// Goal: replacing a password while a node runs causes no errors. Method: change it on the server and in the
@@ -448,7 +511,7 @@ async fn tls_is_checked() {
     for parameters in [root(&others), "ssl-mode=verify_identity".to_owned()] {
         let (kind, error) = refused(&url("localhost", &parameters)).await;
         assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
-        assert!(error.contains("certificate"), "{error}");
+        assert!(error.contains("name its file with ssl-ca="), "{error}");
     }
     let (kind, error) = refused(&url("localhost", "ssl-mode=disabled")).await;
     assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
