@@ -417,6 +417,8 @@ impl Values {
             Dialect::Postgres | Dialect::Sqlite => String::new(),
         };
         self.set("check_layout", check_layout);
+        let makes_ids = args.dialect == Dialect::Mariadb && args.worker.is_some();
+        self.set("check_server", if makes_ids { include_str!("sql/mariadb_binlog.sql") } else { "" });
         let mut script = self.fill(decode);
         for name in fields(&args.layout) {
             self.set("field", name);

@@ -2,7 +2,7 @@
 -- {{database}}. Safe to run again. Each statement stands by itself and needs no DELIMITER.
 -- Times are DATETIME in UTC. A number that is not an id of the layout, or a time outside of the layout, gives NULL.
 
--- Functions of another layout would read the ids of this one as other times and workers. A comment says which layout is installed.
+{{check_server}}-- Functions of another layout would read the ids of this one as other times and workers. A comment says which layout is installed.
 {{check_layout}}
 
 {{create}} {{name}}_time(id BIGINT) RETURNS DATETIME(3) DETERMINISTIC NO SQL SQL SECURITY INVOKER COMMENT '{{mark}}{{layout}}'

@@ -328,6 +328,38 @@ fn mariadb_refuses_another_layout() {
     sql(&script("mariadb --layout sonyflake --worker 7"));
 }
 
+/// Goal: a server that refuses the function that makes ids gets all of the script or nothing. Method: a binary
+/// log, with and without the setting that the error names.
+#[test]
+fn mariadb_with_a_binary_log_gets_all_or_nothing() {
+    let server = MariaDb::with(&["--log-bin=binlog", "--server-id=1"]);
+    let installed = || {
+        server.sql(
+            "SELECT (SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = 'test') \
+                + (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'test') \
+                + (SELECT COUNT(*) FROM information_schema.events WHERE event_schema = 'test')",
+        )
+    };
+    let install = script("mariadb --layout twitter --worker 7");
+    let mut client = Command::new("mariadb");
+    client.args(["--no-defaults", "--user=root", "--database=test"]);
+    client.arg(format!("--socket={}", server.folder().join("socket").display()));
+    let error = String::from_utf8(generators::feed(&mut client, &install).stderr).unwrap();
+    assert!(error.contains("first SET GLOBAL log_bin_trust_function_creators = ON"), "{error}");
+    assert_eq!(installed(), "0");
+    // Functions that only read ids need no setting.
+    server.sql(&format!("USE test; {}", script("mariadb --layout twitter")));
+    server.sql(&format!("SET GLOBAL log_bin_trust_function_creators = ON; USE test; {install}"));
+    server.sql("SET GLOBAL log_bin_trust_function_creators = OFF");
+    assert_eq!(installed(), "10", "seven functions, a procedure, a sequence and an event");
+    server.sql(
+        "USE test; CREATE TABLE orders (id BIGINT DEFAULT 0 PRIMARY KEY, number INT); \
+         CREATE TRIGGER orders_id BEFORE INSERT ON orders FOR EACH ROW SET NEW.id = snowmint_next_id(); \
+         INSERT INTO orders (number) VALUES (1)",
+    );
+    assert_eq!(server.sql("SELECT test.snowmint_worker(id) FROM test.orders"), "7");
+}
+
 /// Runs SQL with the program `sqlite3`.
 fn sqlite(sql: &str) -> String {
     let mut command = Command::new("sqlite3");
