@@ -147,9 +147,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// Refuses the URL of a server without the kind of counter before it.
 fn check_kind(url: &str) -> Result<(), Failure> {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-    let (kinds, example) = match scheme {
-        "mysql" | "mariadb" => ("leaf:, tinyid: or tickets:", "leaf:mysql://HOST/DATABASE"),
-        "redis" | "rediss" => ("redis-counter:", "redis-counter:redis://HOST/0?counter=KEY"),
+    let (kinds, example) = match snowmint_store::store_of_scheme(scheme) {
+        Some(("mysql", _)) => ("leaf:, tinyid: or tickets:", "leaf:mysql://HOST/DATABASE"),
+        Some(("redis", _)) => ("redis-counter:", "redis-counter:redis://HOST/0?counter=KEY"),
         _ => return Ok(()),
     };
     Err(Failure::usage(format!(

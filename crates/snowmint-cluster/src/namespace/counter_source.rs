@@ -426,14 +426,8 @@ impl fmt::Display for ServerPlace {
 
 /// Returns the kind of the store of a scheme, and its default port; 0 for stores without hosts.
 fn kind_and_port(scheme: &str) -> (&str, u16) {
-    match scheme {
-        "mysql" | "mariadb" => ("mysql", 3306),
-        "postgres" | "postgresql" => ("postgres", 5432),
-        "redis" | "rediss" => ("redis", 6379),
-        "etcd" | "etcds" => ("etcd", 2379),
-        "zookeeper" => (scheme, 2181),
-        other => (other, 0),
-    }
+    let (kind, port) = snowmint_store::store_of_scheme(scheme).unwrap_or((scheme, None));
+    (kind, port.unwrap_or(0))
 }
 
 /// Splits what follows the scheme, without parameters.
@@ -680,6 +674,7 @@ mod tests {
             ("tickets:mysql://a/t", "tickets:mysql://a/t?stub=b&table=Tickets64"),
             ("tickets:mysql://a/t?table=T&stub=b", "tickets:mysql://a/t?stub=b&table=T"),
             ("redis-counter:redis://h?counter=a", "redis-counter:rediss://h:6379/0?counter=%61"),
+            ("redis-counter:redis://h?counter=a", "redis-counter:valkeys://h?counter=a"),
             ("etcd://h", "etcds://h:2379"),
             ("mysql://localhost/ids", "mysql://127.0.0.1/ids"),
             ("mysql://[::1]/ids", "mysql://127.9.9.9:3306/ids"),

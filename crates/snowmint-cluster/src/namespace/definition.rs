@@ -162,7 +162,7 @@ pub enum DefinitionError {
         setting: &'static str,
         /// The start of the text.
         value: Snippet,
-        /// The longest text, in bytes.
+        /// The longest text, in characters.
         limit: usize,
     },
     /// The ids cannot be hidden.

@@ -160,6 +160,15 @@ impl Logins {
         if url.starts_with("sqlite:") || url.starts_with("memory:") || CounterSource::is_counter_url(url) {
             return Err(format!("invalid login {name}: {EXPECTED}, of a server on the network"));
         }
+        let (base, _) = url.split_once('?').unwrap_or((url, ""));
+        match snowmint_store::store_of_scheme(base.split(':').next().unwrap_or_default()) {
+            None => return Err(format!("invalid login {name}: unknown scheme: {EXPECTED}")),
+            // Its place is shown in errors.
+            Some((_, None)) if base.contains('@') => {
+                return Err(format!("invalid login {name}: the URLs of this store have no user: {EXPECTED}"));
+            }
+            Some(_) => {}
+        }
         if let Some(of_source) = WHICH_COUNTER.iter().find(|it| has_parameter(url, it)) {
             return Err(format!(
                 "invalid login {name}: `{of_source}` says which numbers to use, so it belongs to the source, which is the same \
@@ -308,6 +317,8 @@ mod tests {
             ("mysql://u:hunter2@h/?x=y", "invalid name of a login"),
             ("shop=hunter2", "expected a URL such as"),
             ("shop=sqlite:/hunter2", "on the network"),
+            ("shop=mysq://u:hunter2@h/l", "unknown scheme"),
+            ("shop=kubernetes://u:hunter2@h/l", "no user"),
             ("shop=leaf:mysql://u:hunter2@h/l", "on the network"),
             ("shop=mysql://u:hunter2@h/l?tag=a", "belongs to the source"),
             ("shop=redis://:hunter2@h?may_lose=0", "belongs to the source"),
