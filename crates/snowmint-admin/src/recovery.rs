@@ -74,7 +74,8 @@ impl CounterLevels {
     ///
     /// # Errors
     ///
-    /// The error of the store, or of a stated number for a namespace that does not count in this store.
+    /// The error of the store; or a number was stated for a namespace whose numbers do not come from this
+    /// store.
     pub async fn of(
         store: &dyn Store,
         numbers_at_least: &[AtLeast],

@@ -178,7 +178,7 @@ fn first_lines(error: &clap::Error) -> String {
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .filter(|line| !line.is_empty())
-        // An unknown flag is a typo, and no value that begins with a dash.
+        // This tip is left out: an unknown flag is a typo, not a value that begins with a dash.
         .filter(|line| !line.starts_with("tip: to pass '"));
     let mut line = String::new();
     for part in lines {

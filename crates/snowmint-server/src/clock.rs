@@ -1,4 +1,4 @@
-//! The clocks of the service, which tests inject.
+//! The clocks of the service; tests replace them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -34,7 +34,7 @@ pub(super) struct Rows {
 struct FieldColumn {
     field: Field,
     width: usize,
-    /// The escape sequences before and after its text.
+    /// The escape sequences of the terminal before and after the text of the field.
     colour: (String, &'static str),
     /// `,"worker":`.
     json_name: String,

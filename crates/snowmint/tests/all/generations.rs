@@ -1,6 +1,6 @@
-//! Goal: generations bridge a clock that goes back without repeating an id; the published algorithm repeats
-//! ids. Method: scripted clocks against the rule and against the published stepped base sequence, and
-//! proptest over arbitrary clocks for both places of the field.
+//! Goal: when the clock goes back, generations repeat no id; the published algorithm does. Method: scripted
+//! clocks against the rule and against the published stepped base sequence, and proptest over arbitrary clocks
+//! for both places of the field.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
