@@ -507,7 +507,7 @@ impl Session {
                         deadline.bound(finish).await?
                     }
                 };
-                Ok(answer.counted(held))
+                Ok(answer.holding(held))
             }
             CallMethod::Inspect => {
                 let request: messages::InspectRequest = decode(message)?;
@@ -538,7 +538,7 @@ impl Session {
     /// Returns the answer with memory for it, if there is enough.
     fn bounded(&self, answer: Answer) -> Result<Answer, Failure> {
         let held = self.hold(answer.room())?;
-        Ok(answer.counted(held))
+        Ok(answer.holding(held))
     }
 
     fn namespaces(

@@ -183,7 +183,7 @@ impl Answer {
     }
 
     /// Gives the answer the memory that was held for it.
-    pub(super) fn counted(self, held: Option<Held>) -> Self {
+    pub(super) fn holding(self, held: Option<Held>) -> Self {
         let room = self.room();
         let held = held.filter(|_| room > 0).map(|mut held| {
             held.resize(room);

@@ -336,7 +336,7 @@ impl Draw<'_> {
         };
         // Borrowed: if it were moved, this future would reserve room for it twice.
         let draw = pin!(client.take(identity, &namespace, count, wait, try_take));
-        Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.counted(held_bytes)))
+        Ok(idempotency::answer(serving, keyed, format, draw).await?.map(|body| body.holding(held_bytes)))
     }
 
     fn keyed(

@@ -92,7 +92,7 @@ pub(super) enum Body {
     Whole(Option<Bytes>),
     /// The same, with bytes that need no more memory: they are a part of the program, few, or hold their
     /// memory already.
-    Counted(Option<Bytes>),
+    Held(Option<Bytes>),
     /// Ids that are written in chunks.
     Ids(Box<IdChunks>),
     /// Metrics that are copied in chunks.
@@ -137,12 +137,12 @@ pub(super) struct MetricsChunks {
 impl Body {
     /// Returns `true` if the body is sent as one piece, without a wait between its parts.
     pub(super) const fn is_whole(&self) -> bool {
-        matches!(self, Self::Whole(_) | Self::Counted(_))
+        matches!(self, Self::Whole(_) | Self::Held(_))
     }
 
     /// Returns a body that is a part of the program.
     pub(super) fn constant(text: &'static str) -> Self {
-        Self::Counted(Some(Bytes::from_static(text.as_bytes())).filter(|bytes| !bytes.is_empty()))
+        Self::Held(Some(Bytes::from_static(text.as_bytes())).filter(|bytes| !bytes.is_empty()))
     }
 
     /// Returns a body of metrics.
@@ -174,7 +174,7 @@ impl Body {
     }
 
     /// Returns the body with the memory that was held for it.
-    pub(super) fn counted(self, held: Option<Held>) -> Self {
+    pub(super) fn holding(self, held: Option<Held>) -> Self {
         match (self, held) {
             (Self::Ids(mut chunks), Some(held)) => {
                 chunks.held = Some(Arc::new(held));
@@ -182,9 +182,9 @@ impl Body {
             }
             (Self::Whole(Some(bytes)), Some(mut held)) if bytes.len() > SMALL => {
                 held.resize(bytes.len());
-                Self::Counted(Some(Arc::new(held).of(bytes)))
+                Self::Held(Some(Arc::new(held).of(bytes)))
             }
-            (Self::Whole(bytes), _) => Self::Counted(bytes),
+            (Self::Whole(bytes), _) => Self::Held(bytes),
             (body, _) => body,
         }
     }
@@ -198,7 +198,7 @@ impl Body {
             }),
             _ => None,
         };
-        Ok(self.counted(held))
+        Ok(self.holding(held))
     }
 
     pub(super) fn whole(bytes: impl Into<Bytes>) -> Self {
@@ -236,7 +236,7 @@ impl Body {
     /// Returns the whole body of these ids at once.
     pub(super) fn all_ids(ids: Ids, format: IdsFormat) -> io::Result<Bytes> {
         match Self::ids(ids, format)? {
-            Self::Whole(bytes) | Self::Counted(bytes) => Ok(bytes.unwrap_or_default()),
+            Self::Whole(bytes) | Self::Held(bytes) => Ok(bytes.unwrap_or_default()),
             // Ids are never sent as these.
             Self::Metrics(_) | Self::Events(_) => Ok(Bytes::new()),
             Self::Ids(mut chunks) => {
@@ -351,10 +351,10 @@ impl hyper::body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         Poll::Ready(match self.get_mut() {
             // A client of HTTP/2 that reads nothing makes us hold no more than it has asked for.
-            Self::Whole(Some(bytes)) | Self::Counted(Some(bytes)) if bytes.len() > CHUNK => {
+            Self::Whole(Some(bytes)) | Self::Held(Some(bytes)) if bytes.len() > CHUNK => {
                 Some(Ok(Frame::data(bytes.split_to(CHUNK))))
             }
-            Self::Whole(bytes) | Self::Counted(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
+            Self::Whole(bytes) | Self::Held(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Self::Ids(chunks) if chunks.ended => None,
             Self::Ids(chunks) => Some(chunks.chunk(CHUNK).map(|chunk| {
                 Frame::data(match &chunks.held {
@@ -375,7 +375,7 @@ impl hyper::body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(bytes) | Self::Counted(bytes) => bytes.is_none(),
+            Self::Whole(bytes) | Self::Held(bytes) => bytes.is_none(),
             Self::Ids(chunks) => chunks.ended,
             Self::Metrics(chunks) => chunks.sent == chunks.rendering.len(),
             Self::Events(_) => false,
@@ -384,7 +384,7 @@ impl hyper::body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(bytes) | Self::Counted(bytes) => {
+            Self::Whole(bytes) | Self::Held(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
             }
             Self::Metrics(chunks) => SizeHint::with_exact((chunks.rendering.len() - chunks.sent) as u64),

@@ -61,7 +61,7 @@ pub(super) async fn answer(
         let problem = response::failure(&error);
         failure(form, problem.kind, &problem.detail)
     })?;
-    Ok(ok(format.media_type(), body.counted(held_bytes)))
+    Ok(ok(format.media_type(), body.holding(held_bytes)))
 }
 
 /// Reads `batchSize` as TinyID does: 1 by default and for numbers below it, [`MAX_COUNT`] for numbers above
