@@ -1,7 +1,7 @@
 """Writes the bill of materials of the `snowmint` binary: CycloneDX 1.6, from Cargo's own resolution.
 
-packaging/sbom.py >snowmint.cdx.json lists each crate that is linked into the binary or runs in its build, with version, licence,
-checksum and dependencies. Equal input and SOURCE_DATE_EPOCH give equal bytes.
+packaging/sbom.py [TARGET] >snowmint.cdx.json lists each crate that is linked into the binary or runs in its build, with version,
+licence, checksum and dependencies. Equal input and SOURCE_DATE_EPOCH give equal bytes.
 """
 
 import json
@@ -19,7 +19,8 @@ PACKAGE = "snowmint-cli"
 
 def main():
     host = subprocess.check_output(["rustc", "-vV"], text=True).split("host: ")[1].split()[0]
-    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", host]
+    target = sys.argv[1] if len(sys.argv) > 1 else host
+    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target]
     metadata = json.loads(subprocess.check_output([*command, "--manifest-path", ROOT / "crates" / PACKAGE / "Cargo.toml"]))
     packages = {it["id"]: it for it in metadata["packages"]}
     checksums = {(it["name"], it["version"]): it.get("checksum") for it in tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]}

@@ -1,26 +1,37 @@
 #!/usr/bin/env bash
 # Builds the Debian package of a `snowmint` binary: packaging/debian/build.sh BINARY FOLDER
-# writes FOLDER/snowmint_VERSION_ARCH.deb. Equal input and SOURCE_DATE_EPOCH give equal bytes. COMPRESSION=none is fast (for tests).
+# writes FOLDER/snowmint_VERSION_ARCH.deb. Equal input and SOURCE_DATE_EPOCH give equal bytes. Variables:
+#   RUNNABLE     a binary of the same version that this machine can run, if BINARY is for another architecture
+#   THIRD_PARTY  a file with the licences of everything that BINARY contains
+#   COMPRESSION  none is fast (for tests)
 set -euo pipefail
 [[ $# == 2 ]] || { echo "usage: $0 BINARY FOLDER" >&2; exit 2; }
 binary=$(realpath "$1")
+runnable=$(realpath "${RUNNABLE:-$1}")
 folder=$(realpath "$2")
 here=$(dirname "$(realpath "$0")")
 root=$here/../..
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || date +%s)}
 umask 022
 
-version=$("$binary" --version)
+version=$("$runnable" --version)
 version=${version#snowmint }
 # 1.0.0-rc.1 sorts before 1.0.0; Debian writes that as 1.0.0~rc.1.
 version=${version/-/\~}
-architecture=$(dpkg --print-architecture)
+machine=$(readelf --file-header "$binary" | sed -n 's/^ *Machine: *//p')
+case $machine in
+    *X86-64) architecture=amd64 prefix=x86_64-linux-gnu- ;;
+    AArch64) architecture=arm64 prefix=aarch64-linux-gnu- ;;
+    *) echo "$binary is for '$machine': expected X86-64 or AArch64" >&2; exit 2 ;;
+esac
+# The tools of another architecture come with Debian's cross compiler.
+[[ $architecture != "$(dpkg --print-architecture)" ]] || prefix=
 
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 put() { install -D -m "$1" "$2" "$tree$3"; }
 put 755 "$binary" /usr/bin/snowmint
-strip --remove-section=.comment --remove-section=.note "$tree/usr/bin/snowmint"
+"${prefix}strip" --remove-section=.comment --remove-section=.note "$tree/usr/bin/snowmint"
 put 640 "$root/packaging/snowmint.toml" /etc/snowmint/snowmint.toml
 for unit in snowmint.service snowmint-http.socket snowmint-resp.socket; do
     put 644 "$root/packaging/systemd/$unit" "/lib/systemd/system/$unit"
@@ -32,25 +43,29 @@ put 644 "$root/monitoring/alerts.yml" $docs/monitoring/alerts.yml
 put 644 "$root/monitoring/dashboard.json" $docs/monitoring/dashboard.json
 put 644 "$root/CHANGELOG.md" $docs/changelog
 gzip -9n "$tree$docs/changelog"
+if [[ -n ${THIRD_PARTY-} ]]; then
+    put 644 "$THIRD_PARTY" $docs/THIRD-PARTY.txt
+    gzip -9n "$tree$docs/THIRD-PARTY.txt"
+fi
 
 # Man pages and completions that the binary generates.
-has() { "$binary" "$1" --help >/dev/null 2>&1; }
+has() { "$runnable" "$1" --help >/dev/null 2>&1; }
 if has completions; then
     mkdir -p "$tree"/usr/share/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d}
-    "$binary" completions bash >"$tree/usr/share/bash-completion/completions/snowmint"
-    "$binary" completions zsh >"$tree/usr/share/zsh/vendor-completions/_snowmint"
-    "$binary" completions fish >"$tree/usr/share/fish/vendor_completions.d/snowmint.fish"
+    "$runnable" completions bash >"$tree/usr/share/bash-completion/completions/snowmint"
+    "$runnable" completions zsh >"$tree/usr/share/zsh/vendor-completions/_snowmint"
+    "$runnable" completions fish >"$tree/usr/share/fish/vendor_completions.d/snowmint.fish"
 fi
 if has man; then
     mkdir -p "$tree/usr/share/man/man1"
-    "$binary" man "$tree/usr/share/man/man1" >/dev/null
+    "$runnable" man "$tree/usr/share/man/man1" >/dev/null
     gzip -9n "$tree"/usr/share/man/man1/*
 fi
 
 # A static binary depends on no library. Any other needs the newest glibc version among its symbols.
 depends='adduser'
 if readelf -d "$binary" | grep -q '(NEEDED)'; then
-    glibc=$(objdump -T "$binary" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)
+    glibc=$("${prefix}objdump" -T "$binary" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)
     depends+=", libc6 (>= ${glibc#GLIBC_}), libgcc-s1"
 fi
 

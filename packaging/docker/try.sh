@@ -16,13 +16,10 @@ fail() { echo "failed: $*" >&2; cat "$root"/../snowmint-log.$$ >&2 2>/dev/null; 
 log=$root/../snowmint-log.$$
 trap 'rm -f "$log"' EXIT
 mount -t tmpfs -o mode=755 tmpfs "$root"
-install -D -m 755 "$binary" "$root/usr/bin/snowmint"
+"$here/tree.sh" "$binary" "$root"
 libraries=$(ldd "$binary" 2>/dev/null | grep -o '/[^ ]*' || true)
 for library in $libraries; do install -D "$library" "$root$library"; done
-install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
-install -d "$root/usr/share" && cp -a /usr/share/zoneinfo "$root/usr/share/" && rm -rf "$root"/usr/share/zoneinfo/{posix,right}
-install -d -m 1777 "$root/tmp"
-mkdir -p "$root/var/lib/snowmint" "$root/proc"
+mkdir "$root/proc"
 # Files that a container engine adds.
 printf '127.0.0.1 localhost\n127.0.0.1 store.internal\n' >"$root/etc/hosts"
 printf 'nameserver 127.0.0.1\n' >"$root/etc/resolv.conf"
