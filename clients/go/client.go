@@ -133,7 +133,11 @@ func (c *Client) start(s *source, name string, isText bool) bool {
 	if age, ok := c.options.NamespaceMaxAge[name]; ok {
 		s.maxAge = age
 	}
-	s.target = newTarget(*c.options.Buffer, s.maxAge)
+	limit := int64(maxRequest)
+	if isText {
+		limit = maxTexts
+	}
+	s.target = newTarget(*c.options.Buffer, s.maxAge, limit)
 	s.buffer.init(c.fetcher.now)
 	if !isNamespace(name) {
 		s.stopped = invalidNamespace(name)

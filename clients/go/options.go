@@ -51,8 +51,8 @@ type Options struct {
 	MaxAge time.Duration
 	// NamespaceMaxAge has the maximum age of single namespaces. Use Unlimited for numbers, so that none are dropped.
 	NamespaceMaxAge map[string]time.Duration
-	// Buffer is how many ids each namespace keeps in memory. Within its bounds the number follows the use. Default: 0 to 100,000.
-	// With &BufferSize{} nothing is kept, and each call is a request.
+	// Buffer is how many ids each namespace keeps in memory. Within its bounds the number follows the use. Default: 0 to 1,000,000.
+	// Of texts at most 100,000 are kept. With &BufferSize{} nothing is kept, and each call is a request.
 	Buffer *BufferSize
 }
 
@@ -112,7 +112,7 @@ func (o Options) withDefaults() (Options, *Error) {
 	if o.MaxAge == 0 {
 		o.MaxAge = time.Second
 	}
-	buffer := BufferSize{Max: 100_000}
+	buffer := BufferSize{Max: maxRequest}
 	if o.Buffer != nil {
 		buffer = *o.Buffer
 	}

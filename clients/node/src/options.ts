@@ -35,7 +35,7 @@ export interface Options {
   readonly namespaceMaxAge?: Readonly<Record<string, number>> | undefined;
   /**
    * How many ids each namespace keeps in memory, 0 to 1,000,000. Within these bounds the number follows the use. Default: 0 to
-   * 100,000. With `{ max: 0 }` nothing is kept, and each call is a request.
+   * 1,000,000. Of texts at most 100,000 are kept. With `{ max: 0 }` nothing is kept, and each call is a request.
    */
   readonly buffer?: { readonly min?: number | undefined; readonly max?: number | undefined } | undefined;
 }

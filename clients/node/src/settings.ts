@@ -94,7 +94,7 @@ function tokenOf(token: unknown, tokenFile: unknown): string {
   return text;
 }
 
-function bufferOf({ min = 0, max = Math.max(100_000, min) }: NonNullable<Options["buffer"]> = {}): [number, number] {
+function bufferOf({ min = 0, max = MAX_COUNT }: NonNullable<Options["buffer"]> = {}): [number, number] {
   if (!(Number.isInteger(min) && Number.isInteger(max) && 0 <= min && min <= max && max <= MAX_COUNT)) {
     throw invalidOption("buffer", JSON.stringify({ min, max }), `0 <= min <= max <= ${String(MAX_COUNT)}`);
   }

@@ -8,7 +8,7 @@ import { Fetch, type Fetched } from "./fetch.js";
 import { NamespaceState } from "./namespace_state.js";
 import type { Shared } from "./round.js";
 import type { Span } from "./span.js";
-import { Target } from "./target.js";
+import { MAX_COUNT, MAX_TEXTS, Target } from "./target.js";
 import { Waiter } from "./waiter.js";
 
 /** How long after a final error ids are requested only for waiting callers, in ms. */
@@ -56,7 +56,7 @@ export class Source {
     this.#clock = shared.clock;
     this.#state = new NamespaceState(name, isText, maxAge, shared.servers.length);
     this.#buffer = new IdBuffer(this.#clock, maxAge);
-    this.#target = new Target(buffer, maxAge);
+    this.#target = new Target(buffer, maxAge, isText ? MAX_TEXTS : MAX_COUNT);
     this.#keeps = buffer[1] > 0;
   }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Target } from "../src/target.js";
+import { MAX_TEXTS, Target } from "../src/target.js";
 
 /** Adapts a target to a steady rate: each time, half of it was used. */
 function steady(target: Target, perSecond: number, requests: number): void {
@@ -21,16 +21,44 @@ void test("steady use is kept for half the age", () => {
     [2000, 100, 100],
     [500, 60_000, 500],
     [10, 1000, 5],
-    [1e9, Infinity, 100_000],
+    [1e9, Infinity, 1_000_000],
   ] as const) {
-    const target = new Target([0, 100_000], maxAge);
+    const target = new Target([0, 1_000_000], maxAge);
     steady(target, perSecond, 50);
     assert.ok(Math.abs(target.size - size) <= 1, `${String(target.size)}: expected ${String(size)}`);
   }
 });
 
+void test("a burst is not taken for a rate", () => {
+  for (const maxAge of [1, 1000, Infinity]) {
+    const target = new Target([0, 1_000_000], maxAge);
+    target.adapt(0, 0, true);
+    target.adapt(0.01, 100, true);
+    assert.equal(target.size, 1600);
+  }
+});
+
+void test("after a rest only the use counts", () => {
+  const target = new Target([0, 1_000_000], 1000);
+  target.adapt(0, 0, true);
+  target.adapt(1, 1_000_000, true);
+  target.adapt(500, 1_000_000, false);
+  assert.equal(target.size, 500_000);
+  target.adapt(1000, 1_000_030, true);
+  assert.deepEqual([target.size, target.request(1, 0)], [30, 31]);
+});
+
+void test("no more texts are kept than one answer has", () => {
+  const target = new Target([0, 1_000_000], Infinity, MAX_TEXTS);
+  steady(target, 1e9, 50);
+  assert.deepEqual([target.size, target.request(500_000, 0)], [100_000, 100_000]);
+  target.fitted();
+  assert.equal(target.request(500_000, 0), 100_000);
+  assert.equal(new Target([500_000, 500_000], 1000, MAX_TEXTS).size, 100_000);
+});
+
 void test("rare use keeps nothing", () => {
-  const target = new Target([0, 100_000], 1000);
+  const target = new Target([0, 1_000_000], 1000);
   for (let minute = 0; minute < 10; minute++) {
     target.adapt(minute * 60_000, minute, true);
   }
@@ -38,7 +66,7 @@ void test("rare use keeps nothing", () => {
 });
 
 void test("a buffer that runs dry grows, but not because servers fail", () => {
-  const target = new Target([0, 100_000], 1000);
+  const target = new Target([0, 1_000_000], 1000);
   for (const [request, drawn] of [0, 16, 48, 112].entries()) {
     target.adapt(400 * request, drawn, true);
   }
@@ -57,7 +85,7 @@ void test("the size stays within the buffer", () => {
 });
 
 void test("a slow layout is asked for fewer ids", () => {
-  const target = new Target([0, 100_000], 1000);
+  const target = new Target([0, 1_000_000], 1000);
   const request = () => target.request(Number.MAX_SAFE_INTEGER, 0);
   assert.equal(request(), 1_000_000);
   target.tooMany(1_000_000);

@@ -1,7 +1,8 @@
 //! Decides how many ids to keep in memory: what the caller uses in half of the maximum age. Pure.
 //!
-//! It measures the use between two requests. The target grows immediately and shrinks by half at most, so
-//! that a burst is served from memory and an idle caller soon keeps nothing.
+//! It measures the use between two requests. The target grows immediately, so that a burst is served from
+//! memory, but to 16 times the ids of the burst at most. It shrinks by half at most until it has covered a whole
+//! horizon, so that the first caller after a rest requests only what it needs.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,8 +15,8 @@ use crate::buffer::BufferedRange;
 const LONGEST_HORIZON: Duration = Duration::from_secs(1);
 /// The number of ids in the first request.
 const AT_FIRST: u64 = 16;
-/// The minimum time between two requests to measure by: a shorter one says little about the rate.
-const SHORTEST: Duration = Duration::from_millis(1);
+/// The part of the horizon over which the use is measured at least: a shorter time says little about the rate.
+const SHORTEST_PART: u32 = 16;
 
 /// How many ids to keep, and to request at a time.
 #[derive(Debug)]
@@ -41,15 +42,19 @@ impl BufferTarget {
     /// are waiting.
     pub(crate) fn adapt(&mut self, now: Instant, drawn: u64, ran_dry: bool) {
         if let Some((then, before)) = self.last {
-            let since = (now - then).max(SHORTEST);
+            let since = (now - then).max(self.horizon / SHORTEST_PART);
+            let is_part = since < self.horizon;
             let used = u128::from(drawn.saturating_sub(before));
-            let in_horizon = used * self.horizon.as_micros() / since.as_micros();
+            let in_horizon = used * self.horizon.as_nanos() / since.as_nanos();
             let mut size = u64::try_from(in_horizon).unwrap_or(u64::MAX);
             // If nothing was drawn, callers are waiting because servers fail.
-            if ran_dry && used > 0 && since < self.horizon {
+            if ran_dry && used > 0 && is_part {
                 size = size.max(self.size.saturating_mul(2));
             }
-            self.size = size.max(self.size / 2).clamp(*self.bounds.start(), *self.bounds.end());
+            if is_part {
+                size = size.max(self.size / 2);
+            }
+            self.size = size.clamp(*self.bounds.start(), *self.bounds.end());
         }
         self.last = Some((now, drawn));
     }
@@ -84,7 +89,7 @@ mod tests {
     use super::*;
 
     fn target(max_age: Duration) -> BufferTarget {
-        BufferTarget::new(0..=100_000, max_age)
+        BufferTarget::new(0..=MAX_REQUEST, max_age)
     }
 
     /// Requests at a steady rate, each time that half of the target was used.
@@ -109,7 +114,29 @@ mod tests {
         }
         let mut huge = target(Duration::MAX);
         run(&mut huge, 1_000_000_000, 50);
-        assert_eq!(huge.size, 100_000);
+        assert_eq!(huge.size, 1_000_000);
+    }
+
+    #[test]
+    fn a_burst_is_not_taken_for_a_rate() {
+        for max_age in [Duration::from_millis(1), Duration::from_secs(1), Duration::MAX] {
+            let mut target = target(max_age);
+            let now = Instant::now();
+            target.adapt(now, 0, true);
+            target.adapt(now + Duration::from_micros(10), 100, true);
+            assert_eq!(target.size, 1600, "{max_age:?}");
+        }
+    }
+
+    #[test]
+    fn after_a_rest_only_the_use_counts() {
+        let mut target = target(Duration::from_secs(1));
+        run(&mut target, 1_000_000_000, 50);
+        let (now, drawn) = target.last.unwrap();
+        target.adapt(now + Duration::from_millis(499), drawn, false);
+        assert_eq!(target.size, 500_000);
+        target.adapt(now + Duration::from_millis(999), drawn + 30, true);
+        assert_eq!((target.size, target.request(1, 0)), (30, 31));
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl ClientBuilder {
             hedge_after: Duration::from_millis(50),
             max_age: Duration::from_secs(1),
             max_ages: HashMap::new(),
-            buffer: 0..=100_000,
+            buffer: 0..=1_000_000,
         }
     }
 
@@ -160,10 +160,10 @@ impl ClientBuilder {
 
     snowmint::__setters! {
         /// Sets the minimum and maximum number of ids that a namespace keeps in memory. Default:
-        /// `0..=100_000`.
+        /// `0..=1_000_000`.
         ///
         /// Within these bounds the number follows demand: enough ids for half of the maximum age, but for 1 s
-        /// at most. With `0..=0` nothing is kept, each call is a request, and
+        /// at most. They are lost when the process ends. With `0..=0` nothing is kept, each call is a request, and
         /// [`try_next_id`](crate::Ids::try_next_id) returns `None`.
         buffer: RangeInclusive<usize>;
     }

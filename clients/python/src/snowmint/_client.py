@@ -36,7 +36,7 @@ class Client(ClientBase):
             clients sort by time only up to this age. A call that waits may return ids that are older by its waiting time.
         namespace_max_age: The maximum age for single namespaces. Use `None` for numbers, so that none are dropped.
         buffer: The minimum and maximum number of ids that each namespace keeps in memory. Within these bounds the number follows
-            the use. With `(0, 0)` nothing is kept, and each call is a request.
+            the use. Of texts at most 100,000 are kept. With `(0, 0)` nothing is kept, and each call is a request.
     """
 
     def namespace(self, name: str) -> Namespace:

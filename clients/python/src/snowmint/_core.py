@@ -139,7 +139,7 @@ class ClientBase:
         hedge_after: float | None = 0.05,
         max_age: float | None = 1.0,
         namespace_max_age: Mapping[str, float | None] | None = None,
-        buffer: tuple[int, int] = (0, 100_000),
+        buffer: tuple[int, int] = (0, 1_000_000),
     ) -> None:
         self._core = Core(
             read_options(

@@ -17,7 +17,7 @@ from ._errors import MAX_COUNT, Error, closed, invalid_count, invalid_namespace
 from ._failure import Failure, timed_out
 from ._fetcher import Fetched, Fetcher, Outcome, State, Unfilled
 from ._options import Options, is_namespace
-from ._target import Target
+from ._target import MAX_TEXTS, Target
 from ._threads import drop
 
 _AFTER_REJECTION = 1.0
@@ -81,7 +81,7 @@ class Source(Generic[T]):
         self._engine = engine
         self._fetcher = fetcher
         self._state = State(self.name, self._is_text, len(fetcher.servers))
-        self._target = Target(self._options.buffer, self._max_age)
+        self._target = Target(self._options.buffer, self._max_age, MAX_TEXTS if self._is_text else MAX_COUNT)
         # In the order of the calls.
         self._waiters: deque[Waiter] = deque()
         # How many of them have left, at most.

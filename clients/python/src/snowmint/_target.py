@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from ._errors import MAX_COUNT
 
+MAX_TEXTS = 100_000
+"""The server's maximum number of texts in one answer. It is also that of texts in memory."""
+
 _FIRST = 16
 _LONGEST_HORIZON = 1.0
-_SHORTEST_USE = 0.001
-"""Minimum time in seconds to measure the use by: a shorter one says little about the rate."""
+_SHORTEST_PART = 1 / 16
+"""The part of the horizon over which the use is measured at least: a shorter time says little about the rate."""
 
 
 class Target:
-    """Decides how many ids to keep in memory: the use in half of the maximum age.
+    """Decides how many ids to keep in memory: the use in half of the maximum age, the horizon.
 
-    It grows immediately and shrinks by half at most, so that a burst is served from memory and an idle program soon keeps
-    nothing.
+    It grows immediately, so that a burst is served from memory, but to 16 times the ids of the burst at most. It shrinks by half
+    at most until it has covered a whole horizon, so that the first call after a rest requests only what it needs.
     """
 
-    __slots__ = ("_drawn", "_horizon", "_maximum", "_minimum", "_most", "_then", "size")
+    __slots__ = ("_drawn", "_horizon", "_limit", "_maximum", "_minimum", "_most", "_then", "size")
 
-    def __init__(self, bounds: tuple[int, int], max_age: float | None) -> None:
-        self._minimum, self._maximum = bounds
+    def __init__(self, bounds: tuple[int, int], max_age: float | None, limit: int = MAX_COUNT) -> None:
+        self._minimum, self._maximum = (min(bound, limit) for bound in bounds)
+        self._limit = limit
+        """The server's maximum count of one request."""
         self._horizon = _LONGEST_HORIZON if max_age is None else min(max_age / 2, _LONGEST_HORIZON)
-        self._most = MAX_COUNT
-        """Maximum count of one request. It shrinks when no server returns that many."""
+        self._most = limit
+        """The present maximum. It shrinks when no server returns that many."""
         # Ids were requested before: then, when `_drawn` ids had been drawn.
         self._then: float | None = None
         self._drawn = 0
@@ -35,12 +40,13 @@ class Target:
     def adapt(self, now: float, drawn: int, ran_dry: bool) -> None:
         """Adapts to the use: the number of ids drawn so far, and whether callers wait."""
         if self._then is not None:
-            since, used = max(now - self._then, _SHORTEST_USE), drawn - self._drawn
+            since, used = max(now - self._then, self._horizon * _SHORTEST_PART), drawn - self._drawn
+            is_part = since < self._horizon
             size = int(used * self._horizon / since)
             # If nothing was drawn, callers wait because servers fail.
-            if ran_dry and used > 0 and since < self._horizon:
+            if is_part and ran_dry and used > 0:
                 size = max(size, 2 * self.size)
-            self.size = self._within(max(size, self.size // 2))
+            self.size = self._within(max(size, self.size // 2) if is_part else size)
         self._then, self._drawn = now, drawn
 
     @property
@@ -54,7 +60,7 @@ class Target:
 
     def fitted(self) -> None:
         """Records that a server returned as many ids as requested."""
-        self._most = min(2 * self._most, MAX_COUNT)
+        self._most = min(2 * self._most, self._limit)
 
     def too_many(self, requested: int) -> None:
         """Records that no server returns this many ids."""

@@ -27,7 +27,7 @@ public final class Main {
     private static final String SERVER = "SNOWMINT_SERVER";
 
     /** Number of ids in a segment of CosId, as many as Snowmint keeps at most. */
-    private static final int SEGMENT = 100_000;
+    private static final int SEGMENT = 1_000_000;
 
     private Main() {}
 

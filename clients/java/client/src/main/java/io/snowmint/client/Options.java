@@ -26,7 +26,7 @@ final class Options {
     Duration maxAge = Duration.ofSeconds(1);
     final Map<String, Duration> namespaceMaxAge = new HashMap<>();
     int bufferMin;
-    int bufferMax = 100_000;
+    int bufferMax = Target.MAX_REQUEST;
 
     /** Checks all options but the files. */
     void check() {

@@ -134,7 +134,8 @@ public final class SnowmintClient implements AutoCloseable {
                 workers,
                 age,
                 bufferMax > 0,
-                new Target(bufferMin, bufferMax, age),
+                new Target(
+                        bufferMin, bufferMax, age, isText ? Target.MAX_TEXTS : Target.MAX_REQUEST),
                 Clock.SYSTEM);
     }
 
@@ -343,7 +344,8 @@ public final class SnowmintClient implements AutoCloseable {
 
         /**
          * Sets how many ids each namespace keeps in memory. Within its bounds the number follows
-         * the use. Default: 0 to 100,000. With 0 to 0 nothing is kept, and each call is a request.
+         * the use. Default: 0 to 1,000,000. Of texts at most 100,000 are kept. With 0 to 0 nothing
+         * is kept, and each call is a request.
          *
          * @param min minimum number of ids, 0 or more
          * @param max maximum number of ids, up to 1,000,000

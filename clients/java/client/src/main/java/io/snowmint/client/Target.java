@@ -3,13 +3,20 @@ package io.snowmint.client;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Decides how many ids to keep in memory: the use in half of the maximum age. It grows immediately
- * and shrinks by half at most, so that a burst is served from memory and an idle program soon keeps
- * nothing.
+ * Decides how many ids to keep in memory: the use in half of the maximum age, the horizon. It grows
+ * immediately, so that a burst is served from memory, but to 16 times the ids of the burst at most.
+ * It shrinks by half at most until it has covered a whole horizon, so that the first call after a
+ * rest requests only what it needs.
  */
 final class Target {
-    /** Maximum number of ids in one request, the same as the server's. */
+    /**
+     * Maximum number of ids in one request, the same as the server's. It is also that of ids in
+     * memory.
+     */
     static final int MAX_REQUEST = 1_000_000;
+
+    /** The same for a namespace with a text form. */
+    static final int MAX_TEXTS = 100_000;
 
     /** The target before the use is known. */
     private static final long FIRST = 16;
@@ -17,16 +24,23 @@ final class Target {
     /** The use that the buffer covers at most. */
     private static final long LONGEST_HORIZON = TimeUnit.SECONDS.toNanos(1);
 
-    /** Minimum time to measure the use by: a shorter one says little about the rate. */
-    private static final long SHORTEST_USE = TimeUnit.MILLISECONDS.toNanos(1);
+    /**
+     * The part of the horizon over which the use is measured at least: a shorter time says little
+     * about the rate.
+     */
+    private static final int SHORTEST_PART = 16;
 
     private final long min;
     private final long max;
     private final long horizon;
+
+    /** The server's maximum count of one request. */
+    private final long limit;
+
     private long size;
 
-    /** Maximum count of one request. It shrinks when no server returns that many. */
-    private long most = MAX_REQUEST;
+    /** The present maximum. It shrinks when no server returns that many. */
+    private long most;
 
     /** Whether ids were requested before; if so when, and how many ids had been drawn. */
     private boolean isMeasuring;
@@ -34,9 +48,11 @@ final class Target {
     private long then;
     private long drawnThen;
 
-    Target(long min, long max, long maxAge) {
-        this.min = min;
-        this.max = max;
+    Target(long min, long max, long maxAge, long limit) {
+        this.min = Math.min(min, limit);
+        this.max = Math.min(max, limit);
+        this.limit = limit;
+        this.most = limit;
         this.horizon = Math.min(maxAge / 2, LONGEST_HORIZON);
         this.size = within(FIRST);
     }
@@ -54,14 +70,15 @@ final class Target {
      */
     void adapt(long now, long drawn, boolean ranDry) {
         if (isMeasuring) {
-            long since = Math.max(now - then, SHORTEST_USE);
+            long since = Math.max(now - then, horizon / SHORTEST_PART);
+            boolean isPart = since < horizon;
             long used = drawn - drawnThen;
             long wanted = (long) ((double) used * horizon / since);
             // If nothing was drawn, callers wait because servers fail.
-            if (ranDry && used > 0 && since < horizon) {
+            if (isPart && ranDry && used > 0) {
                 wanted = Math.max(wanted, 2 * size);
             }
-            size = within(Math.max(wanted, size / 2));
+            size = within(isPart ? Math.max(wanted, size / 2) : wanted);
         }
         isMeasuring = true;
         then = now;
@@ -84,7 +101,7 @@ final class Target {
 
     /** Records that a server returned as many ids as requested. */
     void fitted() {
-        most = Math.min(MAX_REQUEST, most * 2);
+        most = Math.min(limit, most * 2);
     }
 
     /** Records that no server returns this many ids. */

@@ -59,7 +59,7 @@ class SourceTest {
                         executor,
                         Long.MAX_VALUE,
                         true,
-                        new Target(0, 100, Long.MAX_VALUE),
+                        new Target(0, 100, Long.MAX_VALUE, Target.MAX_REQUEST),
                         clock));
     }
 

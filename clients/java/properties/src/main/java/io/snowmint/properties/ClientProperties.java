@@ -38,7 +38,7 @@ public final class ClientProperties {
     private static final String NAMESPACE_MAX_AGE = "max-age.";
     private static final Pattern DURATION = Pattern.compile("(\\d{1,15})\\s*(ms|s|m|h)");
     private static final int DEFAULT_BUFFER_MIN = 0;
-    private static final int DEFAULT_BUFFER_MAX = 100_000;
+    private static final int DEFAULT_BUFFER_MAX = 1_000_000;
 
     private final Map<String, String> properties;
     private final SnowmintClient.Builder builder = SnowmintClient.builder();

@@ -67,7 +67,7 @@ class ClientPropertiesTest {
                 "hedge-after=0s",
                 "max-age=0ms",
                 "max-age.orders=0m",
-                "buffer-min=100001",
+                "buffer-min=1000001",
                 "buffer-max=-1",
                 "store=x",
                 "token-file=/nowhere;token=x",

@@ -59,7 +59,7 @@ public record SnowmintProperties(
      * @param min Minimum number of ids in memory, for each namespace.
      * @param max Maximum number of ids in memory, for each namespace. 0 keeps none.
      */
-    public record Buffer(@DefaultValue("0") int min, @DefaultValue("100000") int max) {}
+    public record Buffer(@DefaultValue("0") int min, @DefaultValue("1000000") int max) {}
 
     /**
      * The options of one namespace.
