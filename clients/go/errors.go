@@ -22,7 +22,7 @@ const (
 	Unauthorized
 	// Forbidden: the token does not allow this namespace (403). Do not retry.
 	Forbidden
-	// UnknownNamespace: the server does not have this namespace (404). Do not retry.
+	// UnknownNamespace: the server does not have this namespace (404). Its text says how to create it. Do not retry.
 	UnknownNamespace
 	// InvalidCertificate: the client trusts no server's certificate, or the servers rejected the client's. Do not retry.
 	InvalidCertificate
@@ -48,7 +48,7 @@ var kinds = [...]struct{ name, advice string }{
 	OverQuota:          {"OverQuota", "retry later, or raise the quota of the token"},
 	Unauthorized:       {"Unauthorized", "set a valid token with Options.Token or Options.TokenFile"},
 	Forbidden:          {"Forbidden", "use a token with the right `mint` for this namespace"},
-	UnknownNamespace:   {"UnknownNamespace", "create the namespace with `snowmint ns add`"},
+	UnknownNamespace:   {"UnknownNamespace", ""},
 	InvalidCertificate: {"InvalidCertificate", "check the certificates of the servers, and Options.CAFile and Options.ClientCertificate"},
 	AnotherStore:       {"AnotherStore", "its ids were dropped: correct the list of servers, or the store of that server"},
 	Rejected:           {"Rejected", "do not retry"},

@@ -11,7 +11,7 @@ export type ErrorKind =
   | "Unauthorized"
   /** The token does not allow this namespace (403). Do not retry. */
   | "Forbidden"
-  /** The server does not have this namespace (404). Do not retry. */
+  /** The server does not have this namespace (404). Its text says how to create it. Do not retry. */
   | "UnknownNamespace"
   /** The client trusts no server's certificate, or the servers rejected the client's. Do not retry. */
   | "InvalidCertificate"
@@ -39,7 +39,6 @@ const advice: Readonly<Partial<Record<ErrorKind, string>>> = {
   OverQuota: "retry later, or raise the quota of the token",
   Unauthorized: "set a valid token with the option `token` or `tokenFile`",
   Forbidden: "use a token with the right `mint` for this namespace",
-  UnknownNamespace: "create the namespace with `snowmint ns add`",
   InvalidCertificate: "check the certificates of the servers, and the options `caFile` and `clientCertificate`",
   AnotherStore: "its ids were dropped: correct the list of servers, or the store of that server",
   Rejected: "do not retry",

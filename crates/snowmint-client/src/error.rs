@@ -36,7 +36,7 @@ pub enum ErrorKind {
     Unauthorized,
     /// The token does not allow this namespace (403). Do not retry.
     Forbidden,
-    /// The server does not have this namespace (404). Do not retry.
+    /// The server does not have this namespace (404). Its text says how to create it. Do not retry.
     UnknownNamespace,
     /// The client trusts no server's certificate, or the servers rejected the client's. Do not retry.
     InvalidCertificate,
@@ -143,7 +143,11 @@ impl fmt::Display for ClientError {
                 "invalid namespace name {}: expected 1 to 64 letters, digits, `.`, `_`, `-` or `:`",
                 snowmint::error::Snippet::of(namespace)
             ),
-            ErrorKind::InvalidCount | ErrorKind::OverQuota | ErrorKind::Rejected => f.write_str(detail),
+            // The server says what to do.
+            ErrorKind::InvalidCount
+            | ErrorKind::OverQuota
+            | ErrorKind::Rejected
+            | ErrorKind::UnknownNamespace => f.write_str(detail),
             ErrorKind::Forked => {
                 f.write_str("this client belongs to the parent process: build a new client after the fork")
             }
@@ -166,7 +170,6 @@ impl fmt::Display for ClientError {
             ErrorKind::Forbidden => {
                 write!(f, "{detail}; use a token with the right `mint` for `{namespace}`")
             }
-            ErrorKind::UnknownNamespace => write!(f, "{detail}; create the namespace with `snowmint ns add`"),
         }
     }
 }

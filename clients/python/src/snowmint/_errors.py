@@ -79,9 +79,7 @@ class Forbidden(Error):
 
 
 class UnknownNamespace(Error):
-    """The server does not have this namespace (404). Do not retry."""
-
-    advice = "create the namespace with `snowmint ns add`"
+    """The server does not have this namespace (404). Its text says how to create it. Do not retry."""
 
 
 class InvalidCertificate(Error):

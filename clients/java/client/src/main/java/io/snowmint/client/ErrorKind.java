@@ -13,8 +13,10 @@ public enum ErrorKind {
     UNAUTHORIZED("set a valid token with token() or tokenFile()"),
     /** The token does not allow this namespace (403). Do not retry. */
     FORBIDDEN("use a token with the right `mint` for this namespace"),
-    /** The server does not have this namespace (404). Do not retry. */
-    UNKNOWN_NAMESPACE("create the namespace with `snowmint ns add`"),
+    /**
+     * The server does not have this namespace (404). Its text says how to create it. Do not retry.
+     */
+    UNKNOWN_NAMESPACE(""),
     /**
      * The client trusts no server's certificate, or the servers rejected the client's. Do not
      * retry.

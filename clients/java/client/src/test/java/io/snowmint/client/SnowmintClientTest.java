@@ -353,9 +353,7 @@ class SnowmintClientTest {
         assertEquals(OptionalInt.of(404), one.status());
         assertEquals(Optional.of(server.url()), one.server());
         assertEquals(Optional.empty(), one.retryAfter());
-        assertEquals(
-                server.url() + ": status 404; create the namespace with `snowmint ns add`",
-                one.getMessage());
+        assertEquals(server.url() + ": status 404", one.getMessage());
     }
 
     /** Goal: the server's text shows neither the token, nor signs that control a terminal. */
