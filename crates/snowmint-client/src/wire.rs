@@ -184,6 +184,21 @@ impl ClientToken {
     }
 }
 
+/// The token of a request, which no error contains.
+struct HiddenToken(Option<String>);
+
+impl HiddenToken {
+    fn of(authorization: Option<&HeaderValue>) -> Self {
+        let text = authorization.and_then(|header| header.to_str().ok()?.strip_prefix("Bearer "));
+        Self(text.map(str::to_owned))
+    }
+
+    /// Returns a text of others without the token.
+    fn in_text(&self, text: &str) -> String {
+        self.0.as_ref().map_or_else(|| text.to_owned(), |token| text.replace(&**token, "(token)"))
+    }
+}
+
 /// The ids of an answer, and the identity of the store behind them, unless the server did not name it.
 #[derive(Debug)]
 pub(crate) struct ReceivedIds {
@@ -211,7 +226,20 @@ impl IdServer {
             Some(token) => Some(token.header(self, wait).await?),
             None => None,
         };
-        let mut request = self.to_send(authorization, ask, wait)?;
+        // A server or a proxy may repeat the token anywhere.
+        let hidden = HiddenToken::of(authorization.as_ref());
+        let received =
+            self.send(connections, self.to_send(authorization, ask, wait)?, ask.count, &hidden).await;
+        received.map_err(|failure| RequestFailure { detail: hidden.in_text(&failure.detail), ..failure })
+    }
+
+    async fn send(
+        &self,
+        connections: &Connections,
+        mut request: Request<Empty<Bytes>>,
+        count: u64,
+        hidden: &HiddenToken,
+    ) -> Result<ReceivedIds, RequestFailure> {
         let id = request.headers()[REQUEST_ID].clone();
         let connection = capture_connection(&mut request);
         let sent = connections.request(request).await;
@@ -223,14 +251,18 @@ impl IdServer {
             return Err(self.invalid(&"it belongs to another request"));
         }
         if response.status() != StatusCode::OK {
-            return Err(self.refusal(response).await);
+            return Err(self.refusal(response, hidden).await);
         }
         let store = response.headers().get(STORE).and_then(|it| it.to_str().ok()).map(str::to_owned);
-        let ranges = usize::try_from(ask.count).unwrap_or(usize::MAX);
+        if store.as_ref().is_some_and(|store| hidden.in_text(store) != *store) {
+            // It becomes part of errors, and callers may log it.
+            return Err(self.invalid(&"its store contains the token"));
+        }
+        let ranges = usize::try_from(count).unwrap_or(usize::MAX);
         let limit = ranges.saturating_mul(LONGEST_RANGE).saturating_add(LONGEST_FRAME);
         let body = Limited::new(response.into_body(), limit).collect().await;
         let body = body.map_err(|error| self.unavailable(format!("broken answer: {}", Chain(&*error))))?;
-        let ranges = parse(&body.to_bytes(), ask.count).map_err(|why| self.invalid(&why))?;
+        let ranges = parse(&body.to_bytes(), count).map_err(|why| self.invalid(&why))?;
         Ok(ReceivedIds { ranges, store })
     }
 
@@ -256,7 +288,11 @@ impl IdServer {
     }
 
     /// Reads why a server returned no ids.
-    async fn refusal(&self, response: Response<hyper::body::Incoming>) -> RequestFailure {
+    async fn refusal(
+        &self,
+        response: Response<hyper::body::Incoming>,
+        hidden: &HiddenToken,
+    ) -> RequestFailure {
         let status = response.status();
         let retry_after = retry_after(response.headers());
         let body = Limited::new(response.into_body(), LONGEST_ERROR).collect().await;
@@ -268,7 +304,8 @@ impl IdServer {
         let text = if problem.detail.is_empty() {
             status.canonical_reason().unwrap_or("unexpected status").to_owned()
         } else {
-            shown(&problem.detail, Most::Message).into_owned()
+            // Before it is shortened, which may leave a part of the token.
+            shown(&hidden.in_text(&problem.detail), Most::Message).into_owned()
         };
         let detail = format!("status {}: {text}", status.as_u16());
         RequestFailure {
