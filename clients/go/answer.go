@@ -65,12 +65,17 @@ func readTexts(body []byte, count int64) ([]span, error) {
 		return nil, err
 	}
 	var ids []string
+	seen := make(map[string]struct{}, count)
 	for !list.leave(']') && int64(len(ids)) <= count {
 		var id string
 		// encoding/json makes U+FFFD of an escape that is no character. Two ids could become one.
 		if json.Unmarshal(list.value(), &id) != nil || id == "" || strings.ContainsRune(id, utf8.RuneError) {
 			return nil, fmt.Errorf("id %d: expected a text", len(ids)+1)
 		}
+		if _, is := seen[id]; is {
+			return nil, fmt.Errorf("id %d comes twice", len(ids)+1)
+		}
+		seen[id] = struct{}{}
 		ids = append(ids, id)
 	}
 	if int64(len(ids)) != count {

@@ -54,7 +54,7 @@ func TestReadTexts(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, body := range []string{
-		`{"ids":["A"]}`, `{"ids":["A","B","C"]}`, `{"ids":["A",""]}`, `{"ids":["A",5]}`, `{"ids":["A",null]}`, `{"ids":null}`, `{}`, ``,
+		`{"ids":["A"]}`, `{"ids":["A","B","C"]}`, `{"ids":["A",""]}`, `{"ids":["A","\u0041"]}`, `{"ids":["A",5]}`, `{"ids":["A",null]}`, `{"ids":null}`, `{}`, ``,
 		// encoding/json alone would accept these, make one text of two, or mix two lists.
 		"{\"ids\":[\"A\xfe\",\"A\xff\"]}", `{"ids":["A\ud800","A\udbff"]}`, `{"IDS":["A","B"]}`, `{"ids":["A","B"],"ids":[null,"C"]}`,
 	} {

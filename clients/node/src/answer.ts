@@ -70,6 +70,9 @@ function readTexts(answer: unknown, count: number, until: Instant): Span[] {
   if (!Array.isArray(ids) || ids.length !== count || !ids.every(isTextId)) {
     throw new InvalidAnswer(`\`ids\`: expected ${String(count)} texts`);
   }
+  if (new Set(ids).size !== count) {
+    throw new InvalidAnswer("an id occurs twice");
+  }
   return [new TextList(ids as string[], until)];
 }
 

@@ -82,6 +82,7 @@ void test("texts are read as they are", () => {
     '{"ids":["A"]}',
     '{"ids":["A","B","C"]}',
     '{"ids":["A",""]}',
+    '{"ids":["A","\\u0041"]}',
     '{"ids":["A",5]}',
     '{"ids":["A","\\ud800"]}',
     "{}",

@@ -48,6 +48,8 @@ def read_texts(body: bytes, count: int) -> list[Sequence[str]]:
             raise InvalidAnswer("id", text, "a text")
         texts.append(text)
     _compare(len(texts), count)
+    if len(set(texts)) != count:
+        raise InvalidAnswer("an id comes twice")
     return [tuple(texts)]
 
 

@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 
 /** Reads answers with ids. One invalid part makes all of an answer invalid. */
@@ -149,6 +150,9 @@ final class Answer {
         }
         if (ids.size() != count) {
             throw new InvalidAnswerException(ids.size() + " ids: expected " + count);
+        }
+        if (new HashSet<>(ids).size() != ids.size()) {
+            throw new InvalidAnswerException("an id comes twice");
         }
         return List.of(Span.texts(ids.toArray(String[]::new)));
     }
