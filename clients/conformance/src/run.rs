@@ -110,6 +110,8 @@ impl Kit<'_> {
         let mut play = Play {
             driver,
             findings,
+            texts: scenario.texts,
+            is_unsupported: false,
             servers: &servers,
             folder: folder.path(),
             started: HashMap::new(),
@@ -126,13 +128,16 @@ impl Kit<'_> {
         }
         for step in &scenario.steps {
             play.step(step)?;
+            if play.is_unsupported {
+                return Ok(());
+            }
         }
         if !scenario.steps.iter().any(|step| step.op.as_deref() == Some("close")) {
             let closed = play.driver.send(json!({"op": "close"})).within(PATIENCE)?;
             play.compare("close", None, false, (&closed, Duration::ZERO), &Expect::default());
         }
         let log = lock(&servers.log);
-        findings.compare_all_requests(&log);
+        findings.compare_all_requests(&log, scenario.texts);
         if !findings.problems.is_empty() {
             let asked = log.requests.iter().map(|(server, requests)| {
                 let counts: Vec<_> = requests.iter().map(|it| it.count.unwrap_or_default()).collect();
@@ -185,6 +190,9 @@ struct Play<'a> {
     findings: &'a mut Findings,
     servers: &'a Servers,
     folder: &'a Path,
+    /// Whether the namespaces have a text form, and whether the driver has no calls for them.
+    texts: bool,
+    is_unsupported: bool,
     started: HashMap<String, (Vec<Answer>, Instant, Step)>,
     /// The number of commands that were started and not finished.
     running: usize,
@@ -199,6 +207,9 @@ impl Play<'_> {
             }
             if let Some(count) = step.count {
                 command["count"] = count.into();
+            }
+            if self.texts {
+                command["texts"] = true.into();
             }
             let sent = time::now();
             let answers: Vec<_> =
@@ -237,6 +248,10 @@ impl Play<'_> {
         for answer in answers {
             let answer = answer.within(PATIENCE)?;
             let op = step.op.as_deref().unwrap_or_default();
+            if self.texts && op != "fork" && answer["unsupported"] == true {
+                self.is_unsupported = true;
+                return Ok(());
+            }
             self.compare(op, step.count, is_concurrent, (&answer, sent.elapsed()), expect);
             self.running -= 1;
         }
@@ -266,8 +281,10 @@ impl Play<'_> {
         let namespace = step.namespace.as_deref().unwrap_or(NAMESPACE);
         let began = time::now();
         loop {
-            let answer =
-                self.driver.send(json!({"op": "buffered", "namespace": namespace})).within(PATIENCE)?;
+            let answer = self
+                .driver
+                .send(json!({"op": "buffered", "namespace": namespace, "texts": self.texts}))
+                .within(PATIENCE)?;
             if answer["buffered"].as_u64().is_some_and(|it| it >= least) {
                 return Ok(());
             }

@@ -15,6 +15,9 @@ pub struct Scenario {
     pub rules: Vec<String>,
     /// What it shows, for people.
     pub why: String,
+    /// Whether the namespaces have a text form.
+    #[serde(default)]
+    pub(crate) texts: bool,
     #[serde(default)]
     pub(crate) options: Map<String, Value>,
     #[serde(default)]
@@ -50,6 +53,8 @@ pub(crate) struct Reply {
     pub(crate) times: usize,
     pub(crate) delay_ms: u64,
     pub(crate) status: u16,
+    /// The text after the status.
+    pub(crate) reason: String,
     /// The last part of the type of a problem document.
     pub(crate) problem: Option<String>,
     pub(crate) detail: Option<String>,
@@ -63,8 +68,10 @@ pub(crate) struct Reply {
     pub(crate) step: u64,
     /// How many ids more than requested.
     pub(crate) surplus: i64,
-    /// A text is sent as it is, other values as JSON.
+    /// A text is sent as it is, except that U+FFFF becomes a byte that is not UTF-8; other values as JSON.
     pub(crate) body: Option<Value>,
+    /// Sent instead of the status line and all else.
+    pub(crate) raw: Option<String>,
     /// Closes the connection after this share of the body, in percent.
     pub(crate) cut_at_percent: Option<usize>,
     /// Absent: the `Snowmint-Request` of the request; `null`: none.
@@ -87,6 +94,7 @@ impl Default for Reply {
             times: 1,
             delay_ms: 0,
             status: 200,
+            reason: "Scripted".to_owned(),
             problem: None,
             detail: None,
             headers: BTreeMap::new(),
@@ -95,6 +103,7 @@ impl Default for Reply {
             step: 1,
             surplus: 0,
             body: None,
+            raw: None,
             request_id: None,
             again: false,
             cut_at_percent: None,
@@ -184,13 +193,13 @@ pub(crate) struct Expect {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ExpectError {
-    pub(crate) kind: String,
+    pub(crate) kind: Option<String>,
     pub(crate) temporary: Option<bool>,
     pub(crate) status: Option<u16>,
     /// The server that the error names.
     pub(crate) server: Option<String>,
     pub(crate) retry_after_ms: Option<Bound>,
-    /// Texts in the message.
+    /// Texts in the message, each once.
     pub(crate) says: Vec<String>,
 }
 
@@ -217,8 +226,9 @@ pub(crate) struct Requests {
     pub(crate) waits_ms: Option<Bound>,
 }
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     include_str!("../scenarios/answers.json"),
+    include_str!("../scenarios/texts.json"),
     include_str!("../scenarios/errors.json"),
     include_str!("../scenarios/servers.json"),
     include_str!("../scenarios/memory.json"),

@@ -30,6 +30,8 @@ pub(crate) struct Request {
     /// The path up to the query.
     pub(crate) path: String,
     pub(crate) namespace: String,
+    /// Whether it asks for `/v1/ids`.
+    pub(crate) is_for_texts: bool,
     pub(crate) count: Option<u64>,
     pub(crate) wait_ms: Option<u64>,
     pub(crate) authorization: Option<String>,
@@ -46,9 +48,9 @@ pub(crate) struct Request {
 pub(crate) struct Log {
     pub(crate) requests: BTreeMap<String, Vec<Request>>,
     /// The place of each id that a client may return: the number of its answer, and its index.
-    pub(crate) given: HashMap<u64, (usize, usize)>,
+    pub(crate) given: HashMap<String, (usize, usize)>,
     /// Ids that no client may return.
-    pub(crate) bad: HashSet<u64>,
+    pub(crate) bad: HashSet<String>,
     answers: usize,
     /// Until when a server asked for no requests: for all namespaces, or for one.
     closed: HashMap<(String, Option<String>), Instant>,
@@ -85,8 +87,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the server that gave an id.
-pub(crate) fn server_of(id: u64, names: &BTreeMap<String, String>) -> Option<&str> {
+/// Returns the server that gave an id, a number or a text that ends with one.
+pub(crate) fn server_of<'a>(id: &str, names: &'a BTreeMap<String, String>) -> Option<&'a str> {
+    let id: u64 = id.trim_start_matches(|sign: char| !sign.is_ascii_digit()).parse().ok()?;
     let index = usize::try_from((id / APART).checked_sub(1)?).ok()?;
     names.keys().nth(index).map(String::as_str)
 }
@@ -192,7 +195,10 @@ impl Shared {
             if !self.wait(socket, reply.delay_ms, reply.silent) || reply.close {
                 break;
             }
-            let (head, body) = self.write_reply(&reply, &request);
+            let (head, body) = match &reply.raw {
+                Some(raw) => (raw.clone(), Vec::new()),
+                None => self.write_reply(&reply, &request),
+            };
             let cut = reply.cut_at_percent.map(|percent| body.len() * percent / 100);
             // Before the answer: its receiver may send the next request at once.
             drop(in_flight);
@@ -203,7 +209,7 @@ impl Shared {
             previous = [head.as_bytes(), &body[..cut.unwrap_or(body.len())]].concat();
             stream.write_all(&previous)?;
             stream.flush()?;
-            if cut.is_some() {
+            if cut.is_some() || reply.raw.is_some() {
                 break;
             }
         }
@@ -253,14 +259,26 @@ impl Shared {
     fn write_reply(&self, reply: &Reply, request: &Request) -> (String, Vec<u8>) {
         let mut content_type = "application/json";
         let body = match (&reply.body, reply.status) {
-            (Some(Value::String(text)), _) => text.clone().into_bytes(),
+            (Some(Value::String(text)), _) => {
+                if let Ok(body) = serde_json::from_str(text) {
+                    self.record(reply, ids_of(&body));
+                }
+                let bytes = text.split('\u{ffff}').map(str::as_bytes).collect::<Vec<_>>();
+                bytes.join(&0xff)
+            }
             (Some(body), _) => {
-                self.record(reply, &ranges_of(body));
+                self.record(reply, ids_of(body));
                 body.to_string().into_bytes()
+            }
+            (None, 200) if request.is_for_texts => {
+                let ranges = self.new_ranges(reply, request.count.unwrap_or(1));
+                let texts: Vec<_> = numbers_of(&ranges).map(|number| format!("ORD-{number}")).collect();
+                self.record(reply, texts.iter().cloned());
+                json!({"ids": texts, "a_later_member": 1}).to_string().into_bytes()
             }
             (None, 200) => {
                 let ranges = self.new_ranges(reply, request.count.unwrap_or(1));
-                self.record(reply, &ranges);
+                self.record(reply, numbers_of(&ranges).map(|number| number.to_string()));
                 let ranges: Vec<_> = ranges
                     .into_iter()
                     .map(|(first, count, step)| {
@@ -280,7 +298,7 @@ impl Shared {
                 }
             },
         };
-        let mut head = format!("HTTP/1.1 {} Scripted\r\n", reply.status);
+        let mut head = format!("HTTP/1.1 {} {}\r\n", reply.status, reply.reason);
         let mut header = |name: &str, value: &str| {
             for part in [name, ": ", value, "\r\n"] {
                 head.push_str(part);
@@ -338,14 +356,11 @@ impl Shared {
     }
 
     /// Records the ids of an answer.
-    fn record(&self, reply: &Reply, ranges: &[(u64, u64, u64)]) {
+    fn record(&self, reply: &Reply, ids: impl IntoIterator<Item = String>) {
         let mut log = lock(&self.log);
         let number = log.answers;
         log.answers += 1;
-        let ids = ranges.iter().flat_map(|&(first, count, step)| {
-            (0..count.min(1_000_000)).map(move |nth| first.saturating_add(nth.saturating_mul(step)))
-        });
-        for (index, id) in ids.enumerate() {
+        for (index, id) in ids.into_iter().enumerate() {
             if reply.bad || reply.status != 200 || reply.cut_at_percent.is_some() {
                 log.bad.insert(id);
             } else {
@@ -355,13 +370,22 @@ impl Shared {
     }
 }
 
-/// Returns the ranges in a scripted body, as far as they can be read.
-fn ranges_of(body: &Value) -> Vec<(u64, u64, u64)> {
+/// Returns the numbers of ranges.
+fn numbers_of(ranges: &[(u64, u64, u64)]) -> impl Iterator<Item = u64> {
+    ranges.iter().flat_map(|&(first, count, step)| {
+        (0..count.min(1_000_000)).map(move |nth| first.saturating_add(nth.saturating_mul(step)))
+    })
+}
+
+/// Returns the ids in a scripted body, as far as they can be read.
+fn ids_of(body: &Value) -> Vec<String> {
     let number = |value: &Value| value.as_str().map_or_else(|| value.as_u64(), |text| text.parse().ok());
     let ranges = body["ranges"].as_array().into_iter().flatten();
     let ranges =
         ranges.filter_map(|it| Some((number(&it["first"])?, number(&it["count"])?, number(&it["step"])?)));
-    ranges.collect()
+    let ranges: Vec<_> = ranges.collect();
+    let texts = body["ids"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+    numbers_of(&ranges).map(|number| number.to_string()).chain(texts).collect()
 }
 
 /// Returns whether the client has closed its connection.
@@ -393,6 +417,7 @@ fn read_request(stream: &mut BufReader<Box<dyn Stream>>) -> io::Result<Option<Re
         method: method.to_owned(),
         path: path.to_owned(),
         namespace: path.rsplit('/').next().unwrap_or_default().to_owned(),
+        is_for_texts: path.contains("/v1/ids/"),
         count: pairs.get("count").and_then(|text| text.parse().ok()),
         wait_ms: wait.and_then(|wait| u64::try_from(wait.as_millis()).ok()),
         authorization: None,

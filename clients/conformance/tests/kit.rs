@@ -11,7 +11,7 @@ const RUST: &str = env!("CARGO_BIN_EXE_rust-driver");
 const REFERENCE: &str = env!("CARGO_BIN_EXE_reference-driver");
 
 /// Each fault of the reference client, with a scenario that finds it.
-const FAULTS: [(&str, &str); 16] = [
+const FAULTS: [(&str, &str); 22] = [
     ("uses-a-range-twice", "several-ranges"),
     ("uses-only-the-first-range", "several-ranges"),
     ("sorts-ranges", "several-ranges"),
@@ -28,6 +28,12 @@ const FAULTS: [(&str, &str); 16] = [
     ("shows-the-token", "refused-token"),
     ("sends-get", "one-id"),
     ("takes-any-answer", "answer-to-another-request"),
+    ("shows-what-servers-repeat", "token-in-a-refusal"),
+    ("sorts-ranges", "texts-in-order"),
+    ("takes-a-text-twice", "repeated-text"),
+    ("uses-part-of-an-answer", "part-of-the-texts"),
+    ("keeps-discarded-ids", "texts-are-discarded"),
+    ("keeps-old-ids", "texts-become-too-old"),
 ];
 
 /// Runs these scenarios; returns what failed.
@@ -53,7 +59,7 @@ fn scenarios_have_names_of_their_own() {
     let all = scenario::all().unwrap();
     let names: BTreeSet<_> = all.iter().map(|it| &it.name).collect();
     assert_eq!(names.len(), all.len());
-    assert!(all.len() >= 90, "{} scenarios", all.len());
+    assert!(all.len() >= 180, "{} scenarios", all.len());
 }
 
 #[test]

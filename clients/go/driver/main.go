@@ -70,6 +70,7 @@ type command struct {
 	ID        int64           `json:"id"`
 	Op        string          `json:"op"`
 	Namespace string          `json:"namespace"`
+	Texts     bool            `json:"texts"`
 	Count     *int            `json:"count"`
 	Options   json.RawMessage `json:"options"`
 	Threads   int             `json:"threads"`
@@ -101,33 +102,59 @@ func failed(err error) answer {
 	return answer{"error": shown}
 }
 
-func withIDs(ids []snowmint.ID, err error) answer {
+func withIDs[T snowmint.ID | string](ids []T, err error) answer {
 	if err != nil {
 		return failed(err)
 	}
-	return answer{"ids": append([]snowmint.ID{}, ids...)}
+	return answer{"ids": append([]T{}, ids...)}
 }
 
-func run(client *snowmint.Client, c command) answer {
-	ctx, ids := context.Background(), client.Namespace(c.Namespace)
+// A handle is that of numbers or of texts.
+type handle[T snowmint.ID | string] interface {
+	Next(ctx context.Context) (T, error)
+	NextN(ctx context.Context, count int) ([]T, error)
+	TryNext() (T, bool, error)
+	Buffered() int
+	DiscardBuffered()
+}
+
+// runCall runs a command for the ids of a namespace. The answer is nil if it is another one.
+func runCall[T snowmint.ID | string](ids handle[T], c command) answer {
+	ctx := context.Background()
 	switch c.Op {
 	case "next":
 		if c.Count != nil {
 			return withIDs(ids.NextN(ctx, *c.Count))
 		}
 		id, err := ids.Next(ctx)
-		return withIDs([]snowmint.ID{id}, err)
+		return withIDs([]T{id}, err)
 	case "try_next":
 		id, ok, err := ids.TryNext()
 		if !ok {
-			return withIDs(nil, err)
+			return withIDs[T](nil, err)
 		}
-		return withIDs([]snowmint.ID{id}, nil)
+		return withIDs([]T{id}, nil)
 	case "buffered":
 		return answer{"buffered": ids.Buffered()}
 	case "discard_buffered":
 		ids.DiscardBuffered()
 		return answer{}
+	}
+	return nil
+}
+
+func run(client *snowmint.Client, c command) answer {
+	ids := client.Namespace(c.Namespace)
+	done := answer(nil)
+	if c.Texts {
+		done = runCall[string](client.Texts(c.Namespace), c)
+	} else {
+		done = runCall[snowmint.ID](ids, c)
+	}
+	if done != nil {
+		return done
+	}
+	switch c.Op {
 	case "stats":
 		stats := client.Stats()
 		return answer{"requests": stats.Requests, "hedged": stats.Hedged, "failed": stats.Failed}

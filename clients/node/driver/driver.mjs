@@ -43,7 +43,7 @@ function failed(error) {
 }
 
 async function run(client, command) {
-  const ids = client.namespace(command.namespace);
+  const ids = command.texts ? client.texts(command.namespace) : client.namespace(command.namespace);
   switch (command.op) {
     case "next":
       return { ids: command.count === undefined ? [await ids.next()] : await ids.nextMany(command.count) };

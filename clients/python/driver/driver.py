@@ -65,7 +65,7 @@ def options(given: dict[str, Any]) -> dict[str, Any]:
     return read
 
 
-def texts(ids: list[int]) -> Answer:
+def texts(ids: list[int] | list[str]) -> Answer:
     return {"ids": [str(drawn) for drawn in ids]}
 
 
@@ -137,7 +137,8 @@ class Driver:
         reply(command["id"], answer)
 
     def command(self, client: snowmint.Client, command: dict[str, Any]) -> Answer:
-        ids = client.namespace(command.get("namespace", "orders"))
+        open_handle = client.texts if command.get("texts") else client.namespace
+        ids: Any = open_handle(command.get("namespace", "orders"))
         match command["op"]:
             case "next":
                 return texts([ids.next()] if "count" not in command else ids.next_many(command["count"]))
@@ -241,7 +242,8 @@ class AsyncDriver:
         reply(command["id"], answer)
 
     async def command(self, client: snowmint.AsyncClient, command: dict[str, Any]) -> Answer:
-        ids = client.namespace(command.get("namespace", "orders"))
+        open_handle = client.texts if command.get("texts") else client.namespace
+        ids: Any = open_handle(command.get("namespace", "orders"))
         match command["op"]:
             case "next":
                 return texts([await ids.next()] if "count" not in command else await ids.next_many(command["count"]))

@@ -1,7 +1,7 @@
 //! A simple client, with faults that can be switched on: `reference-driver FAULT`. It shows that the scenarios find these faults.
 //! Blocking, one connection a request, no hedging, no background refill.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use snowmint_test_servers::time;
 
-/// Ids from `first`, `count` of them, `step` apart, until they are too old.
+/// Ids from `first`, `count` of them, `step` apart, until they are too old. With `is_text` they are indexes of texts.
 #[derive(Clone, Copy)]
 struct Range {
+    is_text: bool,
     first: u64,
     count: u64,
     step: u64,
@@ -29,7 +30,10 @@ struct Client {
     timeout: Duration,
     max_age: Option<Duration>,
     buffer: u64,
-    memory: HashMap<String, VecDeque<Range>>,
+    /// By namespace, of numbers and of texts.
+    memory: HashMap<(String, bool), VecDeque<Range>>,
+    /// All texts so far.
+    texts: Vec<String>,
     /// Before this time a server gets no request.
     not_before: HashMap<String, Instant>,
     requests: u64,
@@ -74,6 +78,7 @@ impl Client {
                 bounds[1].as_u64().unwrap_or(0).min(bounds[0].as_u64().unwrap_or(0).max(16))
             }),
             memory: HashMap::new(),
+            texts: Vec::new(),
             not_before: HashMap::new(),
             requests: 0,
             failed: 0,
@@ -84,7 +89,7 @@ impl Client {
         self.fault == fault
     }
 
-    fn next(&mut self, namespace: &str, count: u64) -> Result<Vec<String>, Value> {
+    fn next(&mut self, namespace: &str, is_text: bool, count: u64) -> Result<Vec<String>, Value> {
         if !(1..=1_000_000).contains(&count) {
             return Err(error("InvalidCount", "", None, "expected 1 to 1000000"));
         }
@@ -93,23 +98,24 @@ impl Client {
             return Err(error("InvalidNamespace", "", None, "expected 1 to 64 letters"));
         }
         let (max_age, keeps_old) = (self.max_age, self.has("keeps-old-ids"));
-        let memory = self.memory.entry(namespace.to_owned()).or_default();
+        let key = (namespace.to_owned(), is_text);
+        let memory = self.memory.entry(key.clone()).or_default();
         if !keeps_old && let Some(age) = max_age {
             memory.retain(|range| range.from.elapsed() <= age);
         }
         let deadline = time::now() + self.timeout;
-        let (mut ids, mut most) = (Vec::new(), 1_000_000);
+        let (mut ids, mut most) = (Vec::new(), if is_text { 100_000 } else { 1_000_000 });
         loop {
-            self.take(namespace, count, &mut ids);
+            self.take(&key, count, &mut ids);
             let missing = count - ids.len() as u64;
             if missing == 0 {
                 return Ok(ids);
             }
             let asked = (missing + self.buffer).min(most);
-            match self.fetch(namespace, asked, deadline) {
+            match self.fetch(namespace, is_text, asked, deadline) {
                 Ok(ranges) => {
                     most *= 2;
-                    self.memory.entry(namespace.to_owned()).or_default().extend(ranges);
+                    self.memory.entry(key.clone()).or_default().extend(ranges);
                 }
                 Err(failure) if failure.retry == "fewer" && asked > 1 => most = (asked / 4).max(1),
                 Err(failure) => return Err(failure.error),
@@ -118,9 +124,9 @@ impl Client {
     }
 
     /// Moves ids from memory to a call.
-    fn take(&mut self, namespace: &str, count: u64, ids: &mut Vec<String>) {
+    fn take(&mut self, key: &(String, bool), count: u64, ids: &mut Vec<String>) {
         let (twice, rounds) = (self.has("uses-a-range-twice"), self.has("rounds-ids"));
-        let Some(memory) = self.memory.get_mut(namespace) else { return };
+        let Some(memory) = self.memory.get_mut(key) else { return };
         while (ids.len() as u64) < count
             && let Some(range) = memory.front_mut()
         {
@@ -131,7 +137,15 @@ impl Client {
                 reason = "that is the fault"
             )]
             let rounded = range.first as f64 as u64;
-            ids.push(if rounds { rounded } else { range.first }.to_string());
+            ids.push(if range.is_text {
+                usize::try_from(range.first)
+                    .ok()
+                    .and_then(|at| self.texts.get(at))
+                    .cloned()
+                    .unwrap_or_default()
+            } else {
+                if rounds { rounded } else { range.first }.to_string()
+            });
             range.first = range.first.wrapping_add(range.step);
             range.count -= 1;
             if range.count == 0 {
@@ -143,7 +157,13 @@ impl Client {
         }
     }
 
-    fn fetch(&mut self, namespace: &str, count: u64, deadline: Instant) -> Result<Vec<Range>, Failure> {
+    fn fetch(
+        &mut self,
+        namespace: &str,
+        is_text: bool,
+        count: u64,
+        deadline: Instant,
+    ) -> Result<Vec<Range>, Failure> {
         let mut last = None;
         loop {
             let mut distrusted = 0;
@@ -153,7 +173,7 @@ impl Client {
                 }
                 self.requests += 1;
                 let limit = Duration::from_secs(2).min(deadline.saturating_duration_since(time::now()));
-                let failure = match self.request(&server, namespace, count, limit) {
+                let failure = match self.request(&server, (namespace, is_text), count, limit) {
                     Ok(ranges) => return Ok(ranges),
                     Err(failure) => failure,
                 };
@@ -191,7 +211,7 @@ impl Client {
     fn request(
         &mut self,
         server: &str,
-        namespace: &str,
+        (namespace, is_text): (&str, bool),
         count: u64,
         limit: Duration,
     ) -> Result<Vec<Range>, Failure> {
@@ -199,7 +219,8 @@ impl Client {
             |detail: &str| Failure { error: error("Unavailable", server, None, detail), retry: "elsewhere" };
         let from = time::now();
         let wait = limit.as_secs_f64() * 0.8;
-        let path = format!("/v1/ranges/{namespace}?count={count}&wait={wait:.3}");
+        let form = if is_text { "ids" } else { "ranges" };
+        let path = format!("/v1/{form}/{namespace}?count={count}&wait={wait:.3}");
         let mut reply = self.http(server, &path, limit);
         if reply.is_err() && self.has("repeats-requests") {
             reply = self.http(server, &path, limit);
@@ -212,7 +233,9 @@ impl Client {
         if reply.status != 200 {
             return Err(self.refused(server, namespace, &reply));
         }
-        let ranges = self.read(&reply, count, from).ok_or_else(|| unavailable("invalid answer"))?;
+        let read =
+            if is_text { self.read_texts(&reply, count, from) } else { self.read(&reply, count, from) };
+        let ranges = read.ok_or_else(|| unavailable("invalid answer"))?;
         let named = reply.headers.get("snowmint-store");
         let own = self.store.get_or_insert_with(|| named.cloned().unwrap_or_default());
         if Some(&*own) != named && self.fault != "takes-any-store" {
@@ -237,8 +260,12 @@ impl Client {
             self.not_before.insert(key, time::now() + Duration::from_secs(after.min(60)));
         }
         let mut detail = problem["detail"].as_str().unwrap_or("no detail").to_owned();
-        if let Some(token) = self.token.as_ref().filter(|_| self.has("shows-the-token")) {
-            detail = format!("{detail} (token {token})");
+        match &self.token {
+            Some(token) if self.has("shows-the-token") => detail = format!("{detail} (token {token})"),
+            Some(token) if !self.has("shows-what-servers-repeat") => {
+                detail = detail.replace(&**token, "(token)")
+            }
+            _ => {}
         }
         Failure { error: error(&kind, server, Some(reply.status), &detail), retry }
     }
@@ -258,7 +285,7 @@ impl Client {
             if last > i64::MAX.cast_unsigned() || (step == 0 && count > 1) {
                 return None;
             }
-            ranges.push(Range { first, count, step, from });
+            ranges.push(Range { is_text: false, first, count, step, from });
         }
         let sum: u64 = ranges.iter().map(|range| range.count).sum();
         if sum != count && !self.has("uses-part-of-an-answer") {
@@ -271,6 +298,30 @@ impl Client {
             ranges.sort_unstable_by_key(|range| range.first);
         }
         Some(ranges)
+    }
+
+    /// Reads a valid answer of texts.
+    fn read_texts(&mut self, reply: &Reply, count: u64, from: Instant) -> Option<Vec<Range>> {
+        // `Value` would merge members that are there twice.
+        #[derive(serde::Deserialize)]
+        struct Answer {
+            ids: Vec<String>,
+        }
+        let mut texts = serde_json::from_str::<Answer>(&reply.body).ok()?.ids;
+        let has_part = texts.len() as u64 != count && !self.has("uses-part-of-an-answer");
+        if has_part || texts.iter().any(String::is_empty) {
+            return None;
+        }
+        let different: HashSet<_> = texts.iter().collect();
+        if different.len() < texts.len() && !self.has("takes-a-text-twice") {
+            return None;
+        }
+        if self.has("sorts-ranges") {
+            texts.sort_unstable();
+        }
+        let (first, count) = (self.texts.len() as u64, texts.len() as u64);
+        self.texts.extend(texts);
+        Some(vec![Range { is_text: true, first, count, step: 1, from }])
     }
 
     fn http(&self, server: &str, path: &str, limit: Duration) -> std::io::Result<Reply> {
@@ -324,6 +375,7 @@ fn parse(received: &[u8]) -> Option<Reply> {
 fn run(client: &Mutex<Option<Client>>, command: &Value, fault: &str) -> Value {
     let mut client = client.lock().unwrap_or_else(PoisonError::into_inner);
     let namespace = command["namespace"].as_str().unwrap_or_default();
+    let is_text = command["texts"] == true;
     let op = command["op"].as_str().unwrap_or_default();
     if op == "open" {
         *client = Some(Client::open(&command["options"], fault));
@@ -334,17 +386,20 @@ fn run(client: &Mutex<Option<Client>>, command: &Value, fault: &str) -> Value {
         return if op == "close" { json!({}) } else { json!({"error": closed}) };
     };
     match op {
-        "next" => match open.next(namespace, command.get("count").map_or(1, |it| it.as_u64().unwrap_or(0))) {
-            Ok(ids) => json!({"ids": ids}),
-            Err(error) => json!({"error": error}),
-        },
+        "next" => {
+            match open.next(namespace, is_text, command.get("count").map_or(1, |it| it.as_u64().unwrap_or(0)))
+            {
+                Ok(ids) => json!({"ids": ids}),
+                Err(error) => json!({"error": error}),
+            }
+        }
         "buffered" => {
-            let memory = open.memory.get(namespace).into_iter().flatten();
+            let memory = open.memory.get(&(namespace.to_owned(), is_text)).into_iter().flatten();
             json!({"buffered": memory.map(|range| range.count).sum::<u64>()})
         }
         "discard_buffered" => {
             if !open.has("keeps-discarded-ids") {
-                open.memory.remove(namespace);
+                open.memory.remove(&(namespace.to_owned(), is_text));
             }
             json!({})
         }

@@ -143,6 +143,9 @@ struct Command {
     #[serde(default)]
     namespace: String,
     count: Option<usize>,
+    /// The client has no calls for texts.
+    #[serde(default)]
+    texts: bool,
     #[serde(default)]
     options: Value,
     #[serde(default)]
@@ -173,6 +176,9 @@ impl Open {
     }
 
     async fn run(&self, command: &Command) -> Answered {
+        if command.texts {
+            return Ok(json!({"unsupported": true}));
+        }
         let ids = || self.ids(&command.namespace);
         match &*command.op {
             "next" => {

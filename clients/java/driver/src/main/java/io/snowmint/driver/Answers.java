@@ -5,6 +5,7 @@ import io.snowmint.client.ErrorKind;
 import io.snowmint.client.IdSource;
 import io.snowmint.client.SnowmintClient;
 import io.snowmint.client.SnowmintException;
+import io.snowmint.client.TextIdSource;
 
 import java.io.IOException;
 import java.time.Duration;
@@ -34,6 +35,9 @@ final class Answers {
     private static Map<String, Object> run(SnowmintClient client, Command command)
             throws IOException, InterruptedException {
         String name = command.has("namespace") ? command.text("namespace") : "";
+        if (command.isForTexts()) {
+            return run(client.texts(name), command);
+        }
         IdSource ids = client.namespace(name);
         return switch (command.op()) {
             case "next" ->
@@ -55,6 +59,25 @@ final class Answers {
             case "draw" -> Draw.run(ids, command);
             case "bench" -> Bench.run(ids, command);
             default -> throw new IOException("unknown command " + command.op());
+        };
+    }
+
+    private static Map<String, Object> run(TextIdSource ids, Command command) throws IOException {
+        return switch (command.op()) {
+            case "next" ->
+                    Map.of(
+                            "ids",
+                            command.has("count")
+                                    ? ids.next(command.number("count", 0))
+                                    : List.of(ids.next()));
+            case "try_next" -> Map.of("ids", ids.tryNext().stream().toList());
+            case "buffered" -> Map.of("buffered", ids.buffered());
+            case "discard_buffered" -> {
+                ids.discardBuffered();
+                yield Map.of();
+            }
+            case "fork" -> Map.of("unsupported", true);
+            default -> throw new IOException("unknown command " + command.op() + " for texts");
         };
     }
 

@@ -31,6 +31,11 @@ record Command(Map<?, ?> members) {
         return members.get(name) != null;
     }
 
+    /** Returns whether the namespace has a text form. */
+    boolean isForTexts() {
+        return Boolean.TRUE.equals(members.get("texts"));
+    }
+
     /** Returns a number. */
     int number(String name, int absent) {
         return members.get(name) instanceof Long number ? Math.toIntExact(number) : absent;
