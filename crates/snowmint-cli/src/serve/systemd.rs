@@ -7,12 +7,24 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+#[cfg(unix)]
 use sd_notify::NotifyState;
 use snowmint_server::Listener;
 use tokio::runtime::Handle;
 
 use crate::error::Failure;
 use crate::flag_values::Listen;
+
+/// The reports of a service. Systems other than Unix have no systemd, and nothing sends them there.
+#[cfg(not(unix))]
+#[expect(dead_code, reason = "nothing reads them")]
+enum NotifyState<'a> {
+    Ready,
+    Stopping,
+    Watchdog,
+    Status(&'a str),
+    ExtendTimeoutUsec(u32),
+}
 
 /// Time beyond the next attempt for which systemd waits for a start that makes no progress.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -156,7 +168,11 @@ pub(super) fn stopping() {
 /// runs, and a task on the request threads proves that they run. If a thread hangs, the reports end, and
 /// systemd restarts the service.
 pub(super) async fn watchdog(serving: &Handle) -> Infallible {
-    let Some(limit) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
+    #[cfg(unix)]
+    let limit = sd_notify::watchdog_enabled();
+    #[cfg(not(unix))]
+    let limit = None::<Duration>;
+    let Some(limit) = limit else { return std::future::pending().await };
     loop {
         tokio::time::sleep(limit / 2).await;
         if serving.spawn(async {}).await.is_ok() {
@@ -165,6 +181,10 @@ pub(super) async fn watchdog(serving: &Handle) -> Infallible {
     }
 }
 
+#[cfg(not(unix))]
+const fn tell(_states: &[NotifyState<'_>]) {}
+
+#[cfg(unix)]
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "cannot notify systemd");
