@@ -263,7 +263,7 @@ impl Client {
         match &self.token {
             Some(token) if self.has("shows-the-token") => detail = format!("{detail} (token {token})"),
             Some(token) if !self.has("shows-what-servers-repeat") => {
-                detail = detail.replace(&**token, "(token)")
+                detail = detail.replace(&**token, "(token)");
             }
             _ => {}
         }
