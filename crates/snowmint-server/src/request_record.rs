@@ -183,10 +183,6 @@ impl RequestRecord {
     /// Records to which address the client sent the request. Only a span has it.
     #[inline]
     #[cfg_attr(not(feature = "otlp"), expect(unused_variables, reason = "only spans need them"))]
-    #[cfg_attr(
-        not(feature = "otlp"),
-        expect(clippy::needless_pass_by_ref_mut, reason = "only spans need it")
-    )]
     pub(crate) fn addressed_to<B>(&mut self, request: &Request<B>, scheme: &'static str) {
         #[cfg(feature = "otlp")]
         if let Some(recorded) = &mut self.0
