@@ -119,7 +119,7 @@ where
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     if !request.body().is_end_stream() && !request.headers().contains_key(EXPECT) {
-        Box::pin(discard(request.body_mut(), serving.server.settings.timeouts.request)).await;
+        Box::pin(discard(request.body_mut())).await;
     }
     (response, made)
 }
@@ -379,12 +379,17 @@ where
 
 /// Reads and drops the rest of a body whose answer is known, since clients that still send may lose an answer that
 /// comes first: curl 7.88 does over HTTP/2. Not for a client that waits to be asked for its body (`Expect`).
-async fn discard<B>(body: &mut B, within: Duration)
+async fn discard<B>(body: &mut B)
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
     // What a client may send over HTTP/2 before it is asked for more.
     const MAX_BYTES: usize = 65_535;
+    // A body that is on its way comes at once; one that is not must not delay the answer much.
+    const WITHIN: Duration = Duration::from_secs(2);
+    if body.size_hint().lower() > MAX_BYTES as u64 {
+        return;
+    }
     let mut bytes = 0;
     let rest = async {
         while bytes < MAX_BYTES
@@ -393,8 +398,8 @@ where
             bytes += frame.data_ref().map_or(0, Bytes::len);
         }
     };
-    // A slow body stays unread.
-    let _ = timeout(within, rest).await;
+    // A slower body stays unread.
+    let _ = timeout(WITHIN, rest).await;
 }
 
 /// Answers `/readyz`: ready if the node can make ids and is not shutting down.
