@@ -118,17 +118,15 @@ pub(super) fn is_demoted<D: ServerErrors>(failure: &SqlFailure) -> bool {
 
 /// Turns an error before the first statement into the reason why there is no connection.
 pub(crate) fn refusal<D: ServerErrors>(error: &sqlx::Error) -> HostRefusal {
-    match server_error::<D>(error) {
-        Some(said) => HostRefusal::new(D::login_kind(said), quote_with::<D>(said, D::advice(said))),
-        None => {
-            if let Some(text) = D::unsupported_login(error) {
-                return HostRefusal::new(StoreErrorKind::Other, text);
-            }
-            let text = chain(error);
-            let text = trust::untrusted(&text, D::CA).unwrap_or(text);
-            HostRefusal::new(connection_error_kind(error, Effect::Reads), text)
-        }
+    if let Some(said) = server_error::<D>(error) {
+        return HostRefusal::new(D::login_kind(said), quote_with::<D>(said, D::advice(said)));
     }
+    if let Some(text) = D::unsupported_login(error) {
+        return HostRefusal::new(StoreErrorKind::Other, text);
+    }
+    let text = chain(error);
+    let text = trust::untrusted(&text, D::CA).unwrap_or(text);
+    HostRefusal::new(connection_error_kind(error, Effect::Reads), text)
 }
 
 /// Returns why the user may not create the table, with the SQL that a DBA has to run; `None` for other
