@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use crate::Certificates;
 use crate::port::Port;
-use crate::process::{find, mortal};
+use crate::process::{find_server, mortal};
 use crate::server::{NotReady, Server, folder, get};
 
 const PACKAGE: &str = "etcd-server";
@@ -133,7 +133,7 @@ fn node(
     certificates: Option<&Certificates>,
     flags: &[&str],
 ) -> Server {
-    let (program, folder) = (find("etcd", PACKAGE), folder("etcd"));
+    let (program, folder) = (find_server("etcd", PACKAGE), folder("etcd"));
     let scheme = if certificates.is_some() { "https" } else { "http" };
     let client = format!("{scheme}://{}", ports.client.address());
     let peer = format!("http://{}", ports.peer.address());

@@ -1,4 +1,4 @@
-// A disk that hangs: while the file $HANG exists, writes and syncs of the logs of MariaDB (the redo log, the binary log) and Redis
+// A disk that hangs: while the file $HANG exists, writes and syncs of the logs of MariaDB and MySQL (the redo log, the binary log) and Redis
 // (the append-only file) wait; while the file $HANG_SYNCS exists, only their syncs do. Loaded into a server by LD_PRELOAD.
 
 #define _GNU_SOURCE
@@ -15,7 +15,7 @@ static int is_log(int fd) {
     ssize_t length = readlink(link, path, sizeof path - 1);
     if (length < 0) return 0;
     path[length] = 0;
-    return strstr(path, "/ib_logfile") || strstr(path, "/binlog.") || strstr(path, "/appendonlydir/");
+    return strstr(path, "/ib_logfile") || strstr(path, "/#innodb_redo/") || strstr(path, "/binlog.") || strstr(path, "/appendonlydir/");
 }
 
 static int exists(const char *variable) {

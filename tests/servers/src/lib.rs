@@ -45,7 +45,7 @@ mod zookeeper;
 
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdCluster};
-pub use mariadb::{GaleraPair, MariaDb, MariaDbPair};
+pub use mariadb::{GaleraPair, MariaDb, MariaDbPair, is_mysql};
 pub use postgres::{PgBouncer, Postgres};
 pub use proxy::Proxy;
 pub use redis::{Redis, RedisSentinels, SLOW_REWRITES};

@@ -1,8 +1,10 @@
 //! MariaDB: one server, a primary with its replica, and a Galera cluster. Every commit is synced before it is
-//! acknowledged.
+//! acknowledged. With `SNOWMINT_TEST_SERVERS=mysql`, MySQL takes its place, but for Galera: names of settings
+//! and SQL are translated.
 
 use std::fs;
 use std::ops::Deref;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,11 +12,47 @@ use std::time::Duration;
 use crate::Certificates;
 use crate::hanging_disk::{self, Disk};
 use crate::port::Port;
-use crate::process::{User, find, find_file, mortal, run};
+use crate::process::{User, find, find_file, find_server, is_replaced_by, mortal, root, run};
 use crate::server::{Server, folder, probe_mariadb};
 use crate::time::holds_within;
 
 const PACKAGE: &str = "mariadb-server";
+
+/// Returns whether MySQL takes the place of MariaDB.
+pub fn is_mysql() -> bool {
+    is_replaced_by("mysql")
+}
+
+/// Names and SQL of MariaDB, and what MySQL has instead.
+const MYSQL_NAMES: [(&str, &str); 19] = [
+    ("SET GLOBAL gtid_slave_pos = ''; ", ""),
+    ("STOP SLAVE; RESET SLAVE ALL", "STOP REPLICA; RESET REPLICA ALL"),
+    ("START SLAVE", "START REPLICA"),
+    ("STOP SLAVE", "STOP REPLICA"),
+    ("RESET MASTER", "RESET BINARY LOGS AND GTIDS"),
+    ("MASTER_GTID_WAIT", "WAIT_FOR_EXECUTED_GTID_SET"),
+    ("@@gtid_binlog_pos", "@@gtid_executed"),
+    ("@@gtid_slave_pos", "@@gtid_executed"),
+    ("@@gtid_current_pos", "@@gtid_executed"),
+    ("information_schema.global_status", "performance_schema.global_status"),
+    ("Slave has read all relay log", "Replica has read all relay log"),
+    ("wait_no_slave", "wait_no_replica"),
+    ("wait-no-slave", "wait-no-replica"),
+    ("rpl_semi_sync_master", "rpl_semi_sync_source"),
+    ("rpl-semi-sync-master", "rpl-semi-sync-source"),
+    ("rpl-semi-sync-slave", "rpl-semi-sync-replica"),
+    ("log-slave-updates", "log-replica-updates"),
+    ("slave-net-timeout", "replica-net-timeout"),
+    ("gtid-strict-mode=1", "gtid-mode=ON"),
+];
+
+/// Returns a setting or SQL as the server in use has it.
+fn translated(text: &str) -> String {
+    if !is_mysql() {
+        return text.to_owned();
+    }
+    MYSQL_NAMES.iter().fold(text.to_owned(), |text, (name, other)| text.replace(name, other))
+}
 
 /// A MariaDB server.
 #[derive(Debug)]
@@ -52,7 +90,7 @@ impl MariaDb {
         // table.
         let settings: Vec<&str> = settings.iter().copied().chain(["--innodb-stats-persistent=OFF"]).collect();
         let server = Self::run(&settings, None, Disk::MayHang);
-        server.sql("CREATE DATABASE IF NOT EXISTS test");
+        server.create_database();
         server
     }
 
@@ -86,8 +124,22 @@ impl MariaDb {
     ///
     /// With the error of the server.
     pub fn sql(&self, sql: &str) -> String {
-        let output = run(&mut self.client(sql));
+        let output = run(&mut self.client(&translated(sql)));
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    /// Ends all sessions of a user.
+    ///
+    /// # Panics
+    ///
+    /// If the server is down.
+    pub fn end_sessions(&self, user: &str) {
+        for id in
+            self.sql(&format!("SELECT id FROM information_schema.processlist WHERE user = '{user}'")).lines()
+        {
+            // An error means that the session has ended meanwhile.
+            self.client(&format!("KILL {id}")).output().unwrap();
+        }
     }
 
     /// The command of the client that runs SQL.
@@ -95,13 +147,25 @@ impl MariaDb {
         let mut client = Command::new(find("mariadb", "mariadb-client"));
         client.args(["--no-defaults", "--batch", "--skip-column-names", "--user=root", "--execute", sql]);
         client.arg(format!("--socket={}", self.folder().join("socket").display()));
+        if is_mysql() {
+            // Its sets of GTIDs have line ends.
+            client.arg("--raw");
+        }
         client
     }
 
     fn launch(settings: &[&str], certificates: Option<&Certificates>) -> Self {
         let server = Self::run(settings, certificates, Disk::Sound);
-        server.sql("CREATE DATABASE IF NOT EXISTS test");
+        server.create_database();
         server
+    }
+
+    fn create_database(&self) {
+        if is_mysql() {
+            // MariaDB has this user from the start. Empty passwords need no TLS.
+            self.sql("SET sql_log_bin = 0; CREATE USER root@'127.0.0.1'; GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION");
+        }
+        self.sql("CREATE DATABASE IF NOT EXISTS test");
     }
 
     /// Starts a member of a Galera cluster, which accepts statements only when it has caught up.
@@ -135,22 +199,13 @@ impl MariaDb {
     }
 
     fn make(settings: &[&str], certificates: Option<&Certificates>, disk: Disk) -> Self {
-        let program = find("mariadbd", PACKAGE);
+        let (name, package) =
+            if is_mysql() { ("mysqld", "mysql-server-core") } else { ("mariadbd", PACKAGE) };
+        let program = find_server(name, package);
         let (port, folder, user) = (Port::reserve(), folder("mariadb"), User::unless_own("mysql", PACKAGE));
         User::own(user.as_ref(), folder.path());
         let path = folder.path().display().to_string();
-        let mut install = mortal(None, find("mariadb-install-db", PACKAGE));
-        install.current_dir(folder.path()).args(["--no-defaults", "--skip-test-db"]);
-        install.args(["--auth-root-authentication-method=normal", "--innodb-log-file-size=8M"]);
-        // Not synced here, since syncs take most of the time: no test cuts the power.
-        install.arg(format!("--datadir={path}/data")).arg("--debug-no-sync");
-        // The server's user may have no access to the temporary folder of the user who runs the test.
-        install.env("TMPDIR", folder.path());
-        // The program switches to that user itself.
-        if user.is_some() {
-            install.arg("--user=mysql");
-        }
-        run(&mut install);
+        install(folder.path(), user.as_ref(), &program);
 
         let mut arguments = vec![format!("--datadir={path}/data"), format!("--socket={path}/socket")];
         arguments.extend([format!("--pid-file={path}/pid"), format!("--tmpdir={path}")]);
@@ -164,26 +219,79 @@ impl MariaDb {
             arguments.push(format!("--ssl-cert={}", made.certificate().display()));
             arguments.push(format!("--ssl-ca={}", made.authority().display()));
         }
-        arguments.extend(settings.iter().map(ToString::to_string));
+        arguments.extend(elsewhere());
+        arguments.extend(settings.iter().map(|setting| translated(setting)));
+        if is_mysql() {
+            arguments.push("--enforce-gtid-consistency=ON".to_owned());
+        }
         let address = port.address();
         let hangs = (disk == Disk::MayHang).then(|| hanging_disk::variables(folder.path()));
         let command = move || {
             let mut command = match &hangs {
                 // A command with another user resets the environment, so the server gets it from `env`.
                 Some(variables) => {
-                    let mut command = mortal(user.as_ref(), find("env", "coreutils"));
+                    let mut command = mortal(user.as_ref(), find_server("env", "coreutils"));
                     command.args(variables).arg(&program);
                     command
                 }
                 None => mortal(user.as_ref(), &program),
             };
-            command.args(["--no-defaults", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"]);
+            command.args(["--no-defaults", "--innodb-buffer-pool-size=16M"]);
+            command.args(if is_mysql() { MYSQL_SETTINGS } else { MARIADB_SETTINGS });
             command.args(["--innodb-flush-log-at-trx-commit=1", "--skip-log-bin", "--skip-name-resolve"]);
             command.args(["--performance-schema=OFF", "--sync-binlog=1"]).args(&arguments);
             command
         };
         Self { server: Server::new("mariadb", vec![port], folder, command, move || probe_mariadb(address)) }
     }
+}
+
+const MARIADB_SETTINGS: &[&str] = &["--innodb-log-file-size=8M"];
+/// Semi-synchronous replication is a plugin there, which does nothing until it is enabled.
+const MYSQL_SETTINGS: &[&str] = &[
+    "--innodb-redo-log-capacity=8M",
+    "--mysqlx=OFF",
+    "--secure-file-priv=",
+    "--plugin-load-add=semisync_source.so",
+    "--plugin-load-add=semisync_replica.so",
+];
+
+/// Returns the settings of a server that does not lie where it was built for.
+fn elsewhere() -> Vec<String> {
+    match root().filter(|_| !is_mysql()) {
+        Some(root) => {
+            let base = root.join("mdb/usr");
+            let plugins = base.join("lib/mysql/plugin");
+            vec![format!("--basedir={}", base.display()), format!("--plugin-dir={}", plugins.display())]
+        }
+        None => Vec::new(),
+    }
+}
+
+/// Makes the data folder of a server. Not synced, since syncs take most of the time: no test cuts the power.
+fn install(folder: &Path, user: Option<&User>, program: &Path) {
+    let data = format!("--datadir={}/data", folder.display());
+    let mut install = if is_mysql() {
+        let mut install = mortal(user, program);
+        install.args([
+            "--no-defaults",
+            "--initialize-insecure",
+            "--innodb-flush-method=nosync",
+            "--skip-log-bin",
+        ]);
+        install.args(["--innodb-redo-log-capacity=8M", "--performance-schema=OFF", "--secure-file-priv="]);
+        install
+    } else {
+        let mut install = mortal(None, find_server("mariadb-install-db", PACKAGE));
+        install.args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"]);
+        install.args(["--innodb-log-file-size=8M", "--debug-no-sync"]);
+        // The program switches to that user itself.
+        install.args(user.map(|_| "--user=mysql"));
+        install.args(elsewhere().first());
+        install
+    };
+    // The server's user may have no access to the temporary folder of the user who runs the test.
+    run(install.current_dir(folder).env("TMPDIR", folder).arg(data));
 }
 
 impl Deref for MariaDb {
@@ -301,6 +409,12 @@ impl MariaDbPair {
     ///
     /// If the primary is down.
     pub fn end_waits(&self) {
+        if is_mysql() {
+            // A wait there goes on after a KILL.
+            let enable = "SET GLOBAL rpl_semi_sync_source_enabled = ";
+            self.primary().sql(&format!("{enable} 0; {enable} 1"));
+            return;
+        }
         let waiting =
             "SELECT id FROM information_schema.processlist WHERE state LIKE 'Waiting for semi-sync ACK%'";
         for id in self.primary().sql(waiting).lines() {
@@ -355,11 +469,18 @@ impl MariaDbPair {
 
     #[expect(clippy::unused_self, reason = "both are of this pair")]
     fn follow(&self, replica: &MariaDb, primary: &MariaDb) {
-        replica.sql(&format!(
-            "CHANGE MASTER TO master_host = '127.0.0.1', master_port = {}, master_user = 'root', \
-             master_connect_retry = 1, master_use_gtid = current_pos; START SLAVE",
-            primary.port()
-        ));
+        let port = primary.port();
+        replica.sql(&if is_mysql() {
+            format!(
+                "CHANGE REPLICATION SOURCE TO source_host = '127.0.0.1', source_port = {port}, source_user = 'root', \
+                 source_connect_retry = 1, source_auto_position = 1; START REPLICA"
+            )
+        } else {
+            format!(
+                "CHANGE MASTER TO master_host = '127.0.0.1', master_port = {port}, master_user = 'root', \
+                 master_connect_retry = 1, master_use_gtid = current_pos; START SLAVE"
+            )
+        });
     }
 
     /// Waits until the replica has caught up, then makes commits on the primary wait for it.

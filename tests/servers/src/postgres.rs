@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::Certificates;
 use crate::port::Port;
-use crate::process::{User, find, missing, mortal, run};
+use crate::process::{User, find, missing, mortal, root, run};
 use crate::server::{Server, folder, probe_postgres};
 use crate::time::holds_within;
 
@@ -186,7 +186,7 @@ impl Postgres {
     /// If that fails.
     pub fn back_up(&self, folder: &Path) {
         let from = format!("host=127.0.0.1 port={} user=postgres", self.port());
-        let mut copy = Command::new(program("pg_basebackup"));
+        let mut copy = mortal(None, program("pg_basebackup"));
         run(copy.args(["--no-sync", "--checkpoint=fast", "--dbname", &from, "--pgdata"]).arg(folder));
     }
 
@@ -291,9 +291,10 @@ fn owned_folder() -> TempDir {
 
 /// The programs of the newest installed version; Debian does not put them in the path.
 fn program(name: &str) -> PathBuf {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let all = root().unwrap_or(Path::new("/")).join("usr/lib/postgresql");
+    let versions = fs::read_dir(&all).into_iter().flatten().flatten();
     let newest = versions.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok()).max();
-    let path = newest.map(|it| PathBuf::from(format!("/usr/lib/postgresql/{it}/bin/{name}")));
+    let path = newest.map(|it| all.join(format!("{it}/bin/{name}")));
     path.filter(|it| it.is_file()).unwrap_or_else(|| panic!("{}", missing(name, PACKAGE)))
 }
 

@@ -134,13 +134,51 @@ pub(crate) fn find(program: &str, package: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{}", missing(program, package)))
 }
 
-/// Returns the path of a file in a package.
+/// The folder with another system whose servers are tested instead of those of this system; `newest.sh` makes
+/// one.
+static ROOT: LazyLock<Option<PathBuf>> =
+    LazyLock::new(|| std::env::var_os("SNOWMINT_TEST_SERVERS_ROOT").map(PathBuf::from));
+
+/// Where the other system has programs. MariaDB is in a folder of its own, since MySQL has files of the same
+/// names.
+const ROOT_FOLDERS: [&str; 4] = ["usr/sbin", "usr/bin", "mdb/usr/sbin", "mdb/usr/bin"];
+
+/// Returns the other system, if its servers are tested.
+pub(crate) fn root() -> Option<&'static Path> {
+    ROOT.as_deref()
+}
+
+/// Returns whether tests that start this server use a compatible one instead: `mysql` for MariaDB, `valkey`
+/// for Redis.
+pub(crate) fn is_replaced_by(product: &str) -> bool {
+    std::env::var("SNOWMINT_TEST_SERVERS").is_ok_and(|all| all.split(' ').any(|it| it == product))
+}
+
+/// Returns the path of the program of a server: of the other system, if there is one.
+///
+/// Panics with the command that installs it if it is missing.
+pub(crate) fn find_server(program: &str, package: &str) -> PathBuf {
+    let Some(root) = root() else { return find(program, package) };
+    // A link may lead to a file of the other system.
+    let found = ROOT_FOLDERS
+        .iter()
+        .map(|folder| root.join(folder).join(program))
+        .find(|it| it.symlink_metadata().is_ok());
+    found.unwrap_or_else(|| panic!("{} has no {program}: see tests/servers/newest.sh", root.display()))
+}
+
+/// Returns the path of a file in a package of a server.
 ///
 /// Panics with the command that installs it if it is missing.
 pub(crate) fn find_file(path: &str, package: &str) -> PathBuf {
-    let found = PathBuf::from(path);
-    assert!(found.is_file(), "{}", missing(path, package));
-    found
+    let below = path.trim_start_matches('/');
+    let found = match root() {
+        Some(root) => {
+            ["", "mdb"].map(|folder| root.join(folder).join(below)).into_iter().find(|it| it.exists())
+        }
+        None => Some(PathBuf::from(path)).filter(|it| it.is_file()),
+    };
+    found.unwrap_or_else(|| panic!("{}", missing(path, package)))
 }
 
 /// Returns the message for a program that is not installed.
@@ -172,7 +210,7 @@ impl User {
         if !rustix::process::geteuid().is_root() {
             return None;
         }
-        let users = fs::read_to_string("/etc/passwd").unwrap();
+        let users = fs::read_to_string(root().unwrap_or(Path::new("/")).join("etc/passwd")).unwrap();
         let entry = users.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|it| it[0] == name);
         let entry = entry.unwrap_or_else(|| panic!("{}", missing(&format!("the user {name}"), package)));
         Some(Self { name, uid: entry[2].parse().unwrap(), gid: entry[3].parse().unwrap() })
@@ -189,9 +227,17 @@ impl User {
 /// Returns a command that runs as a user, if given, and dies with this process.
 ///
 /// `setpriv` starts it, because a process that changes its user loses the death signal that its parent set.
-/// See [`spawn`] for the thread whose death matters.
+/// See [`spawn`] for the thread whose death matters. A program of the other system runs inside that system,
+/// where each path below its folder is the same path.
 pub(crate) fn mortal(user: Option<&User>, program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(find("setpriv", "util-linux"));
+    let mut command = match root().filter(|root| Path::new(program.as_ref()).starts_with(root)) {
+        Some(root) => {
+            let mut command = Command::new(root.join("enter"));
+            command.arg("setpriv");
+            command
+        }
+        None => Command::new(find("setpriv", "util-linux")),
+    };
     command.arg("--pdeathsig").arg("KILL");
     if let Some(user) = user {
         command.arg(format!("--reuid={}", user.name)).arg(format!("--regid={}", user.name));

@@ -264,7 +264,7 @@ impl Redis {
     }
 
     fn make(settings: &[&str], certificates: Option<&Certificates>, disk: Disk) -> Self {
-        let program = process::find("redis-server", "redis-server");
+        let program = program();
         let (port, tls) = (Port::reserve(), Port::reserve());
         let (address, tls_address) = (port.address(), tls.address());
         let mut lines = vec![
@@ -283,7 +283,7 @@ impl Redis {
         write_settings(folder.path(), &lines);
         let hangs = (disk == Disk::MayHang).then(|| hanging_disk::variables(folder.path()));
         let command = move || -> Command {
-            let mut command = process::mortal(None, process::find("env", "coreutils"));
+            let mut command = process::mortal(None, process::find_server("env", "coreutils"));
             command.args(hangs.iter().flatten()).arg(&program).arg(SETTINGS);
             command
         };
@@ -417,7 +417,7 @@ fn told_primary(node: &Server) -> Option<SocketAddr> {
 }
 
 fn sentinel(primary: &Redis, quorum: usize) -> Server {
-    let program = process::find("redis-server", "redis-server");
+    let program = program();
     let (port, folder) = (Port::reserve(), folder("sentinel"));
     let lines = [
         format!("bind 127.0.0.1\nport {}\nprotected-mode no", port.number()),
@@ -432,6 +432,12 @@ fn sentinel(primary: &Redis, quorum: usize) -> Server {
     };
     let address = port.address();
     Server::new("redis-sentinel", vec![port], folder, command, move || probe_redis(address))
+}
+
+/// The program of the server, also of a Sentinel.
+fn program() -> PathBuf {
+    let name = if process::is_replaced_by("valkey") { "valkey-server" } else { "redis-server" };
+    process::find_server(name, name)
 }
 
 /// Sends a command with `redis-cli`, without the product.

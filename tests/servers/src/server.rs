@@ -244,9 +244,10 @@ pub(crate) fn probe_postgres(address: SocketAddr) -> bool {
     matches!(answer.first(), Some(b'R' | b'E')) && !starting
 }
 
-/// Returns whether MariaDB sends its greeting: a packet that begins with protocol version 10.
+/// Returns whether MariaDB sends its greeting: a packet that begins with protocol version 10. A new MySQL has no
+/// user for this address, and sends an error.
 pub(crate) fn probe_mariadb(address: SocketAddr) -> bool {
-    ask(address, b"", |answer| answer.len() >= 5).get(4) == Some(&10)
+    matches!(ask(address, b"", |answer| answer.len() >= 5).get(4), Some(10 | 0xff))
 }
 
 /// Returns the mode of a ZooKeeper: `standalone`, `leader` or `follower`; nothing before it serves.

@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use crate::etcd::start_all;
 use crate::port::Port;
-use crate::process::{find, find_file, mortal};
+use crate::process::{find_file, find_server, mortal};
 use crate::server::{Server, folder, zookeeper_mode};
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
@@ -110,7 +110,7 @@ impl ZooKeeperEnsemble {
 
 fn node(nth: usize, members: &[String], ports: Vec<Port>, settings: &[&str]) -> Server {
     let (java, jar, folder) =
-        (find("java", "default-jre-headless"), find_file(JAR, "zookeeper"), folder("zookeeper"));
+        (find_server("java", "default-jre-headless"), find_file(JAR, "zookeeper"), folder("zookeeper"));
     let (path, address) = (folder.path().display().to_string(), ports[0].address());
     fs::create_dir(folder.path().join("data")).unwrap();
     fs::write(folder.path().join("data/myid"), (nth + 1).to_string()).unwrap();

@@ -16,6 +16,7 @@ mod id_in_columns;
 mod kubernetes;
 mod mysql;
 mod mysql_failover;
+mod mysql_only;
 mod postgres;
 mod postgres_standby;
 mod redis;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint_store::{Expected, StoreErrorKind, conformance};
-use snowmint_test_servers::{MariaDb, Proxy, Server};
+use snowmint_test_servers::{MariaDb, Proxy, Server, is_mysql};
 use sqlx::{Connection, MySqlConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -206,7 +206,8 @@ async fn passwords_databases_and_rights() {
     open(&format!("mysql://node@{address}/test?password_file={}", file.display())).await;
 
     // A session reads the permissions on a database when it selects it.
-    server.sql("REVOKE UPDATE ON test.* FROM node@'%'; KILL USER node");
+    server.sql("REVOKE UPDATE ON test.* FROM node@'%'");
+    server.end_sessions("node");
     let (kind, error) = refused(&good).await;
     assert!(
         kind == Some(StoreErrorKind::Other) && error.contains("grant SELECT, INSERT and UPDATE"),
@@ -303,7 +304,8 @@ async fn a_new_password_is_read_from_its_file() {
     let store =
         open(&format!("mysql://node@{}/test?password_file={}", server.address(), file.display())).await;
     put(&*store, "a", b"1").await;
-    server.sql("SET PASSWORD FOR node@'%' = PASSWORD('another'); KILL USER node");
+    server.sql("ALTER USER node@'%' IDENTIFIED BY 'another'");
+    server.end_sessions("node");
     let error = store.load(&key("a")).await.unwrap_err();
     assert!(error.to_string().contains("check user and password"), "{error}");
     std::fs::write(&file, "another\n").unwrap();
@@ -342,8 +344,10 @@ async fn a_server_that_syncs_later_is_refused() {
     server.sql("SET GLOBAL innodb_flush_log_at_timeout = 10");
     refused(&format!("{}?may_lose=10s", url(&server))).await;
     open(&format!("{}?may_lose=11s", url(&server))).await;
-    server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 3");
-    open(&url(&server)).await;
+    if !is_mysql() {
+        server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 3");
+        open(&url(&server)).await;
+    }
 }
 
 /// Goal: a server whose commits are durable only with its binary log, but that syncs this log later, is
@@ -461,9 +465,11 @@ async fn a_full_disk_is_told() {
     };
     assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
     assert!(error.to_string().contains("free space"), "{error}");
-    // A read commits a row too, because this server has no binary log.
-    let error = store.list("filler/").await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
+    // A read commits a row too, because this server has no binary log. MySQL keeps the space for that elsewhere.
+    if !is_mysql() {
+        let error = store.list("filler/").await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
+    }
     let kept = format!("SELECT COUNT(*) FROM test.snowmint_records WHERE LENGTH(value) = {}", value.len());
     assert_eq!(server.sql(&kept), written.to_string());
 }
