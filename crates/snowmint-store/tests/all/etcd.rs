@@ -383,6 +383,7 @@ async fn a_login_is_checked_renewed_and_not_shown() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_is_checked_on_both_sides() {
+    use StoreErrorKind::{Other, Unavailable};
     let certificates = Certificates::make();
     let authority = certificates.authority().display().to_string();
     let etcd =
@@ -393,7 +394,6 @@ async fn tls_is_checked_on_both_sides() {
     put(&*store, "a", b"value").await;
     tells_the_time(&*store).await;
     let plain = Etcd::start();
-    use StoreErrorKind::{Other, Unavailable};
     for (url, why, kind, says) in [
         (format!("etcd://{host}"), "no TLS", Unavailable, "etcd accepts only TLS, use etcds://"),
         (format!("etcds://{host}"), "an authority nobody trusts", Other, "name its file with ca="),

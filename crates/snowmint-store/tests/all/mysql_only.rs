@@ -89,7 +89,7 @@ async fn tagged_transactions_count_by_themselves() {
         match add().await {
             Err(error) if error.kind() == StoreErrorKind::Other => break error,
             Err(error) => {
-                assert!(error.is_temporary() || error.kind() == StoreErrorKind::OutcomeUnknown, "{error}")
+                assert!(error.is_temporary() || error.kind() == StoreErrorKind::OutcomeUnknown, "{error}");
             }
             Ok(_) => panic!("the server lacks transactions and is used"),
         }
