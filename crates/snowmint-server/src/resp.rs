@@ -375,7 +375,7 @@ mod tests {
     use snowmint_cluster::namespace::{Definition, Scheme, SegmentScheme};
     use snowmint_cluster::segment::{SegmentConfig, Segments, Stripe};
     use snowmint_store::{Counter, Key, MemoryStore};
-    use tokio::io::AsyncReadExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::UnixStream;
     use tokio::time::Instant;
 
@@ -553,6 +553,27 @@ mod tests {
             );
             let size = size_of_val(&task);
             assert!(size <= 2048, "{size} bytes");
+        });
+    }
+
+    /// Goal: a pipeline that arrived before the service ended is answered to its last command, even if none
+    /// of it had been read. Method: more than one read takes, which the runtime has not noticed yet.
+    #[test]
+    fn a_pipeline_that_nobody_has_read_is_answered_at_the_end() {
+        const PINGS: usize = 500;
+        block_on(async {
+            let server = server().await;
+            let shutdown = crate::state::shutdown::Shutdown::new();
+            let (near, mut far) = UnixStream::pair().unwrap();
+            far.write_all(&b"PING\r\n".repeat(PINGS)).await.unwrap();
+            shutdown.begin();
+            let accepted = Accepted { socket: Socket::Unix(near), protocol: Protocol::Resp, tls: None };
+            let serving =
+                wire::serve(server, accepted, Admission::Client, shutdown.listener(), Connection::new);
+            let mut replies = Vec::new();
+            let (_, read) = tokio::join!(serving, far.read_to_end(&mut replies));
+            read.unwrap();
+            assert_eq!(replies.len(), PINGS * b"+PONG\r\n".len());
         });
     }
 

@@ -17,6 +17,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::maybe_done;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -183,7 +184,8 @@ pub(crate) async fn serve<D: Dialogue>(
 }
 
 async fn run<D: Dialogue>(dialogue: &mut D, shutdown: ShutdownListener) -> io::Result<End> {
-    let mut ends = pin!(shutdown.clone().ended());
+    // Stays ready once the service ends.
+    let mut ends = pin!(maybe_done(shutdown.clone().ended()));
     // The first request of a client that was just accepted may be on its way.
     let (mut ending, mut is_last_chance) = (None, false);
     let mut input = Vec::new();
@@ -237,9 +239,11 @@ async fn run<D: Dialogue>(dialogue: &mut D, shutdown: ShutdownListener) -> io::R
         dialogue.wire().server.metrics.took(D::PROTOCOL, requests, now - came);
         if shutdown.is_ending() {
             let since = now - *ending.get_or_insert(now);
-            if since > LAST_REQUESTS || (is_last_chance && requests > 0) {
+            if since > LAST_REQUESTS {
                 return Ok(End::AfterReply);
             }
+            // Some requests have come: from now on the connection ends once nothing is left to read.
+            is_last_chance &= requests == 0;
         }
         fit_room(dialogue, is_full, read, &mut input);
         limits.answered(now, requests > 0, !input.is_empty());
