@@ -1,8 +1,11 @@
-"""Checks the manifests in packaging/ that other programs read: packaging/check.py SNOWMINT
+"""Checks the manifests in packaging/ that other programs read: packaging/check.py SNOWMINT [FOLDER]
 
 Kubernetes manifests are rendered from each kustomization and validated against the schemas of the oldest and newest supported
 release; compose.yaml and Dockerfile are parsed by libraries; the variables in all of them have to be flags of `snowmint serve`
 with valid values; the bill of materials fits its schema. It prints one line for each file.
+
+With a folder that has kubectl and helm, the chart has to lint, to render the same objects as the kustomizations, and to refuse wrong
+values: tests/servers/kubernetes.sh fills one.
 """
 
 import copy
@@ -23,9 +26,13 @@ from dockerfile_parse import DockerfileParser
 
 HERE = Path(__file__).parent
 SNOWMINT = Path(sys.argv[1])
+TOOLS = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
+VERSION = re.search(r'^version = "(.*)"$', (HERE.parent / "Cargo.toml").read_text(), re.M)[1]
 RELEASES = ["1.31", kubernetes_validate.latest_version()]
 # Lists that kustomize merges by a key instead of replacing them.
 MERGE_KEYS = {"containers": "name", "env": "name", "volumeMounts": "mountPath", "volumes": "name", "ports": "containerPort"}
+# The key of ports in a Service.
+SERVICE_PORT = "port"
 
 
 def require(truth, text):
@@ -47,7 +54,8 @@ def merged(base, patch):
     result = dict(base)
     for key, value in patch.items():
         if key in MERGE_KEYS and isinstance(value, list):
-            result[key] = merged_list(base.get(key, []), value, MERGE_KEYS[key])
+            by = SERVICE_PORT if key == "ports" and "containerPort" not in value[0] else MERGE_KEYS[key]
+            result[key] = merged_list(base.get(key, []), value, by)
         else:
             result[key] = merged(base[key], value) if key in base else copy.deepcopy(value)
     return result
@@ -70,7 +78,7 @@ def merged_list(base, patch, key):
 def rendered(folder):
     file = folder / "kustomization.yaml"
     (kustomization,) = documents(file)
-    known = {"apiVersion", "kind", "resources", "patches", "namespace", "images", "replicas"}
+    known = {"apiVersion", "kind", "resources", "patches", "namespace", "images", "replicas", "labels"}
     require(set(kustomization) <= known, f"{file}: {set(kustomization) - known} is not known to this check")
     objects = []
     for name in kustomization["resources"]:
@@ -82,6 +90,11 @@ def rendered(folder):
         for patch in documents(folder / entry["path"]):
             (target,) = named(patch)
             objects[objects.index(target)] = merged(target, patch)
+    for entry in kustomization.get("labels", []):
+        require(set(entry) == {"pairs", "includeTemplates"} and entry["includeTemplates"], f"{file}: {entry} is not known to this check")
+        for it in objects:
+            for metadata in [it["metadata"], *(it["spec"]["template"]["metadata"] for _ in containers(it))]:
+                metadata["labels"] = {**metadata.get("labels", {}), **entry["pairs"]}
     if namespace := kustomization.get("namespace"):
         for it in objects:
             if it["kind"] != "Namespace":
@@ -120,9 +133,21 @@ def settings(variables, where):
 
 def check_kubernetes(folder):
     objects = rendered(folder)
+    check_objects(objects, folder)
+    compared = kustomized(folder, objects)
+    print(f"{folder.relative_to(HERE)}: {len(objects)} objects valid in {', '.join(RELEASES)}{compared}")
+
+
+def check_objects(objects, where):
     for it in objects:
-        for release in RELEASES:
+        # The API server knows a PodMonitor only with the Prometheus Operator.
+        for release in RELEASES if it["kind"] != "PodMonitor" else []:
             kubernetes_validate.validate(it, release, strict=True)
+        if it["kind"] != "Namespace":
+            told = it["metadata"]["labels"]
+            names = {f"app.kubernetes.io/{name}" for name in ("name", "instance", "version")}
+            require(names <= set(told), f"{where}: {it['kind']} has the recommended labels")
+            require(told["app.kubernetes.io/version"] == VERSION, f"{where}: {it['kind']} names version {VERSION}")
     (workload,) = [it for it in objects if it["kind"] in ("Deployment", "StatefulSet")]
     template = workload["spec"]["template"]
     labels, pod = template["metadata"]["labels"], template["spec"]
@@ -134,8 +159,15 @@ def check_kubernetes(folder):
         if it["kind"] == "Service":
             require(selects(it["spec"]["selector"]), f"{it['metadata']['name']} selects the pods")
             require({port["targetPort"] for port in it["spec"]["ports"]} <= set(ports), "a Service names ports of the pod")
+            protocols = {port["name"]: port.get("appProtocol") for port in it["spec"]["ports"]}
+            secured = any(variable["name"] == "SNOWMINT_TLS_CERT" for variable in container["env"])
+            wanted = ("https", "https") if secured else ("http", "kubernetes.io/h2c")
+            require((protocols["http"], protocols["grpc"]) == wanted, "proxies know how clients speak")
         elif it["kind"] == "PodDisruptionBudget":
             require(selects(it["spec"]["selector"]["matchLabels"]), "the budget selects the pods")
+        elif it["kind"] == "PodMonitor":
+            require(selects(it["spec"]["selector"]["matchLabels"]), "the monitor selects the pods")
+            require([it["port"] for it in it["spec"]["podMetricsEndpoints"]] == ["probe"], "the monitor asks the port without TLS")
         elif it["kind"] == "NetworkPolicy":
             require(selects(it["spec"]["podSelector"]["matchLabels"]), "the policy selects the pods")
             named = {port["port"] for rule in it["spec"]["ingress"] for port in rule["ports"]}
@@ -151,18 +183,17 @@ def check_kubernetes(folder):
     require(role["rules"] == [rule], "the role has the four rights of the store")
     # Files of a Secret are missing here, and a pod's name is known only in the pod.
     variables = {it["name"]: it.get("value", "node-0") for it in container["env"]}
-    settings({**image_variables(), **variables}, folder)
+    settings({**image_variables(), **variables}, where)
     seconds = lambda name: int(variables[name].removesuffix("s"))
     require(pod["terminationGracePeriodSeconds"] > seconds("SNOWMINT_DRAIN_DELAY") + 5, "a pod may end its requests")
-    compared = kustomized(folder, objects)
-    print(f"{folder.relative_to(HERE)}: {len(objects)} objects valid in {', '.join(RELEASES)}{compared}")
 
 
 def kustomized(folder, objects):
     """Checks that kustomize, if installed, renders the same."""
-    if not shutil.which("kubectl"):
+    kubectl = TOOLS / "kubectl" if TOOLS else shutil.which("kubectl")
+    if not kubectl:
         return ""
-    ran = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True)
+    ran = subprocess.run([kubectl, "kustomize", folder], capture_output=True, text=True)
     require(ran.returncode == 0, ran.stderr)
     in_order = lambda them: sorted(json.dumps(unordered(it), sort_keys=True) for it in them)
     require(in_order(yaml.safe_load_all(ran.stdout)) == in_order(objects), f"{folder}: kustomize renders something else")
@@ -175,6 +206,92 @@ def unordered(it):
         return {key: sorted(map(unordered, value), key=lambda item: json.dumps(item, sort_keys=True))
                 if key in MERGE_KEYS and isinstance(value, list) else unordered(value) for key, value in it.items()}
     return [unordered(item) for item in it] if isinstance(it, list) else it
+
+
+# --- helm: the chart says the same as the kustomizations
+
+CHART = HERE / "helm/snowmint"
+# The values that give the objects of each kustomization.
+SAME_VALUES = {
+    "deployment": [],
+    "statefulset": ["kind=StatefulSet"],
+    "overlays/production": ["replicas=5", "image.repository=registry.example.com/snowmint"],
+    "overlays/prometheus-operator": ["podMonitor.enabled=true"],
+    "overlays/tls": ["tls.secretName=snowmint-tls", "tokens.secretName=snowmint-tokens"],
+}
+OTHER_VALUES = [
+    ["store.url=postgres://mint@db/ids", "store.passwordSecret.name=database", "settings.layout=twitter", "settings.datacenter=1"],
+    ["nameOverride=ids", "image.digest=sha256:" + 64 * "0", "service.type=LoadBalancer", "service.annotations.a=b"],
+    ["serviceAccount.create=false", "serviceAccount.name=ids", "podDisruptionBudget.enabled=false", "podLabels.a=b", "extraEnv[0].name=A"],
+    ["networkPolicy.enabled=false", "tls.secretName=a", "tokens.secretName=b", "podAnnotations.prometheus\\.io/scrape=off"],
+]
+# Values that are refused, each with a part of the error.
+WRONG_VALUES = {
+    "kind=DaemonSet": "kind",
+    "replicas=-1": "replicas",
+    "replica=3": "replica",
+    "store.url=sqlite:ids.db": "store",
+    "window=30": "window",
+    "serviceAccount.create=false": "serviceAccount",
+    "networkPolicy.enabled=false": "every pod of the cluster could take ids",
+    "tls.secretName=a": "tls.secretName and tokens.secretName require each other",
+    "drainDelay=26s": "terminationGracePeriodSeconds 30 is too short",
+}
+
+
+def helm(*args):
+    return subprocess.run([TOOLS / "helm", *args], capture_output=True, text=True)
+
+
+def chart(values, namespace="default"):
+    flags = [it for value in values for it in ("--set", value)]
+    return helm("template", "snowmint", CHART, "--namespace", namespace, *flags)
+
+
+def check_chart():
+    (told,) = documents(CHART / "Chart.yaml")
+    require((told["version"], told["appVersion"]) == (VERSION, VERSION), f"Chart.yaml names version {VERSION}")
+    ran = helm("lint", "--strict", CHART)
+    require(ran.returncode == 0, ran.stdout + ran.stderr)
+    for name, values in SAME_VALUES.items():
+        ran = chart(values)
+        require(ran.returncode == 0, f"{name}: {ran.stderr}")
+        ours = [it for it in yaml.safe_load_all(ran.stdout) if it]
+        check_objects(ours, f"chart as {name}")
+        theirs = [it for it in rendered(HERE / "kubernetes" / name) if it["kind"] != "Namespace"]
+        told, wanted = by_name(ours), by_name(theirs)
+        require(told.keys() == wanted.keys(), f"chart as {name}: {told.keys() ^ wanted.keys()}")
+        for which, object in wanted.items():
+            require(told[which] == object, f"chart as {name}: {which} is\n{told[which]}\nand not\n{object}")
+    for values in OTHER_VALUES:
+        ran = chart(values)
+        require(ran.returncode == 0, f"{values}: {ran.stderr}")
+        for it in yaml.safe_load_all(ran.stdout):
+            for release in RELEASES if it else []:
+                kubernetes_validate.validate(it, release, strict=True)
+    for value, wanted in WRONG_VALUES.items():
+        ran = chart([value])
+        require(ran.returncode != 0 and wanted in ran.stderr, f"{value} is refused: {ran.stderr or 'it is not'}")
+    folders = {file.parent for file in (HERE / "kubernetes").rglob("kustomization.yaml")} - {HERE / "kubernetes/base"}
+    require(folders == {HERE / "kubernetes" / name for name in SAME_VALUES}, "the chart is compared with each kustomization")
+    print(f"helm/snowmint: the same as {', '.join(SAME_VALUES)}; {len(WRONG_VALUES)} wrong values refused")
+
+
+def by_name(objects):
+    return {(it["kind"], it["metadata"]["name"]): in_common(it) for it in objects}
+
+
+def in_common(it):
+    """An object without what only helm or only kustomize says: who manages it, and where; a release selects its own pods."""
+    if isinstance(it, dict):
+        own = {"app.kubernetes.io/managed-by", "helm.sh/chart", "namespace"}
+        selects = {"matchLabels", "selector"}
+        drop = lambda key, value: {name: at for name, at in value.items() if name != "app.kubernetes.io/instance"} if key in selects else value
+        return {key: in_common(drop(key, value)) for key, value in unordered(it).items() if key not in own}
+    return [in_common(item) for item in it] if isinstance(it, list) else it
+
+
+# --- the image and the rest
 
 
 def dockerfile():
@@ -252,3 +369,5 @@ check_bill_of_materials()
 for file in sorted((HERE / "kubernetes").rglob("kustomization.yaml")):
     if file.parent.name != "base":
         check_kubernetes(file.parent)
+if TOOLS:
+    check_chart()
