@@ -23,6 +23,10 @@ pub(super) fn is_not_offered(error: &sqlx::Error) -> bool {
         .is_some_and(|said| matches!(said.code(), "42501" | "42883" | "0A000"))
 }
 
+/// The server lacks a function.
+const UNKNOWN_FUNCTION: &str = "42883";
+/// The server lacks a setting.
+const UNKNOWN_SETTING: &str = "42704";
 /// A standby, or a session that is set to read only.
 const READ_ONLY: &str = "25006";
 
@@ -38,7 +42,8 @@ impl ServerErrors for PostgresSettings {
     fn login_kind(error: &PgDatabaseError) -> StoreErrorKind {
         match error.code() {
             // Class 28: wrong password, no rule for this user. 3D000: no such database.
-            "3D000" | "42501" | "0A000" => StoreErrorKind::Other,
+            // No such function or setting: another database that speaks the protocol.
+            "3D000" | "42501" | "0A000" | UNKNOWN_FUNCTION | UNKNOWN_SETTING => StoreErrorKind::Other,
             code if code.starts_with("28") => StoreErrorKind::Other,
             _ => StoreErrorKind::Unavailable,
         }
@@ -66,6 +71,9 @@ impl ServerErrors for PostgresSettings {
             "28P01" => "check user and password",
             "28000" => "check the user, and pg_hba.conf of the server",
             "3D000" => "create the database, or use another",
+            UNKNOWN_FUNCTION | UNKNOWN_SETTING => {
+                "this server is not PostgreSQL, and lacks what nodes need; use another store"
+            }
             "42501" => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
             "42P01" => {
                 "the table was dropped or renamed while this node ran: rename it back, or stop every node, wait \

@@ -31,7 +31,7 @@ impl RedisInfo {
     /// Queries a server.
     pub(super) async fn by(connection: &mut MultiplexedConnection) -> Result<Self, HostRefusal> {
         let mut info = redis::pipe();
-        let sections = ["replication", "memory", "persistence", "cluster"];
+        let sections = ["server", "replication", "memory", "persistence", "cluster"];
         for section in sections {
             info.cmd("INFO").arg(section);
         }
@@ -89,9 +89,21 @@ impl RedisInfo {
 
     /// Refuses a server whose answers may be old.
     pub(super) fn check_role(&self) -> Result<(), HostRefusal> {
-        if self.field("role") == "slave" {
-            let text = "is a read-only replica; use the primary, or name several hosts, separated by commas";
-            return Err(HostRefusal::new(StoreErrorKind::ReadOnly, text));
+        match self.field("role") {
+            "slave" => {
+                let text =
+                    "is a read-only replica; use the primary, or name several hosts, separated by commas";
+                return Err(HostRefusal::new(StoreErrorKind::ReadOnly, text));
+            }
+            "" | "master" => {}
+            // `active-replica` of KeyDB.
+            role => {
+                let text = format!(
+                    "accepts writes beside other servers that do (role {role}), which would produce duplicates; turn \
+                     active-replica and multi-master off"
+                );
+                return Err(HostRefusal::new(StoreErrorKind::Other, text));
+            }
         }
         if self.field("loading") == "1" {
             return Err(HostRefusal::new(StoreErrorKind::Unavailable, "is loading its data"));
@@ -149,6 +161,11 @@ impl RedisInfo {
                 "deletes records when memory is short (maxmemory-policy {policy}), which may cause duplicates; \
                  set maxmemory-policy noeviction"
             ));
+        }
+        if must_keep && !self.field("dragonfly_version").is_empty() && self.field("aof_enabled") != "1" {
+            let text = "keeps snapshots only, as Dragonfly has no append-only file: a restart forgets what came after the last \
+                one, which may cause duplicates; use another store, or accept the loss with durable=no";
+            return Some(text.to_owned());
         }
         if must_keep && self.field("aof_enabled") == "0" {
             let text = "forgets records when it restarts (appendonly no), which may cause duplicates; set appendonly yes and \
@@ -548,6 +565,25 @@ mod tests {
 
     fn told(text: &str) -> RedisInfo {
         RedisInfo { text: text.to_owned(), syncs: Syncs::parse(&HashMap::new()), member: None }
+    }
+
+    /// Goal: servers that speak the protocol and do not keep the contract are refused.
+    #[test]
+    fn compatible_servers_that_lose_more_are_refused() {
+        let keydb = told("role:active-replica\r\n").check_role().unwrap_err();
+        assert!(keydb.kind == StoreErrorKind::Other && keydb.text.contains("active-replica"), "{keydb:?}");
+        told("role:master\r\n").check_role().unwrap();
+        told("").check_role().unwrap();
+        // As Dragonfly reports it, and as Amazon ElastiCache does.
+        let dragonfly = "redis_version:7.4.0\r\ndragonfly_version:df-v1.36.0\r\n";
+        for (text, says) in
+            [(dragonfly, "Dragonfly"), ("os:Amazon ElastiCache\r\naof_enabled:0\r\n", "appendonly no")]
+        {
+            let refusal = told(text).check_settings(true, MAX_LOSS, 0, &[]).unwrap_err();
+            assert!(refusal.text.contains(says), "{refusal:?}");
+            told(text).check_settings(false, MAX_LOSS, 0, &[]).unwrap();
+        }
+        told(&format!("{dragonfly}aof_enabled:1\r\n")).check_settings(true, MAX_LOSS, 0, &[]).unwrap();
     }
 
     const NODES: &str = "a1 127.0.0.1:1@11,,tls-port=0 myself,master - 0 0 7 connected 0-5460 9000 [93-<-b1]\n\

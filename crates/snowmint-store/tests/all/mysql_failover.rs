@@ -345,7 +345,8 @@ async fn a_table_of_another_engine_is_no_counter() {
     for ((name, parameter), table) in COUNTERS.into_iter().zip(tables) {
         let url = format!("{name}:mysql://root@{}/test?{parameter}", server.address());
         open_counter(&url).await.unwrap();
-        for engine in ["MyISAM", if is_mysql() { "BLACKHOLE" } else { "Aria" }, "MEMORY"] {
+        let engines: &[_] = if is_mysql() { &["MyISAM", "MEMORY"] } else { &["MyISAM", "Aria", "MEMORY"] };
+        for engine in engines {
             // The comment of this row contains no text that this engine could not store.
             server.sql(&format!("ALTER TABLE test.{table} ENGINE = {engine}"));
             let Err(snowmint_store::OpenError::Store(error)) = open_counter(&url).await else {

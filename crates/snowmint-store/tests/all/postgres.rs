@@ -485,6 +485,21 @@ async fn a_locked_row_is_not_waited_for_for_ever() {
     assert_eq!(store.add(&key("sum"), NonZeroU64::MIN).await.unwrap(), 1);
 }
 
+/// Goal: a database that only speaks the protocol is no outage. Method: a function that hides a setting, as
+/// CockroachDB does not have it.
+#[tokio::test]
+async fn another_database_with_the_protocol_is_told() {
+    let server = Postgres::start();
+    server.sql(
+        "CREATE SCHEMA other; CREATE FUNCTION other.current_setting(text) RETURNS text LANGUAGE plpgsql AS \
+         'BEGIN RAISE undefined_object USING MESSAGE = ''unrecognized configuration parameter''; END'; \
+         CREATE USER node SUPERUSER; ALTER USER node SET search_path = other, pg_catalog, public",
+    );
+    let (kind, error) = refused(&format!("postgres://node@{}/postgres", server.address())).await;
+    assert_eq!(kind, Some(StoreErrorKind::Other), "{error}");
+    assert!(error.contains("not PostgreSQL"), "{error}");
+}
+
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn tls_is_checked() {
