@@ -94,8 +94,16 @@ pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
 
 /// Parses a time within a range; `expected` names the range.
 pub(crate) fn time(text: &str, range: RangeInclusive<Duration>, expected: &str) -> Result<Duration, String> {
-    let time = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
-    time.filter(|time| range.contains(time)).ok_or_else(|| expected_time(expected))
+    long_time(text).filter(|time| range.contains(time)).ok_or_else(|| expected_time(expected))
+}
+
+/// Parses a time, also one in days, which have no fixed length elsewhere.
+pub(crate) fn long_time(text: &str) -> Option<Duration> {
+    if let Some(days) = text.strip_suffix('d') {
+        let days = Some(days).filter(|days| days.bytes().all(|byte| byte.is_ascii_digit()))?;
+        return days.parse::<u32>().ok().map(|days| Duration::from_hours(24) * days);
+    }
+    text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok())
 }
 
 fn expected_time(range: &str) -> String {

@@ -5,7 +5,6 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use serde::Serialize;
 use snowmint::utc::{self, Utc};
 use snowmint::{Clock as _, WallClock};
@@ -17,6 +16,7 @@ use snowmint_server::access::secret::{Secret, TokenName};
 use snowmint_server::access::{Pattern, Quotas, Right, TokenRow};
 
 use crate::error::{Failure, report};
+use crate::flag_values::long_time;
 use crate::output::{self, Output};
 use crate::shared_file::{self, Readers, unreadable};
 
@@ -144,15 +144,6 @@ fn overlap(text: &str) -> Result<Duration, String> {
     long_time(text)
         .filter(|time| *time <= most)
         .ok_or_else(|| "expected a time from 0s to 365d, such as 1h".to_owned())
-}
-
-/// Parses a time that may have days.
-fn long_time(text: &str) -> Option<Duration> {
-    if let Some(days) = text.strip_suffix('d') {
-        let days = Some(days).filter(|days| days.bytes().all(|byte| byte.is_ascii_digit()))?;
-        return days.parse::<u32>().ok().map(|days| Duration::from_hours(24) * days);
-    }
-    text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok())
 }
 
 /// A token as JSON.
