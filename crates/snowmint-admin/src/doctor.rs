@@ -42,7 +42,7 @@ const RECORD: &str = "doctor";
 const COUNTERS: &str = "segments/";
 /// The metrics of a node that count lost writes of the store, and their descriptions.
 const LOSSES: [(&str, &str); 4] = [
-    ("snowmint_store_forgot_total", "lease records that the store lost"),
+    ("snowmint_leases_forgotten_total", "lease records that the store lost"),
     (
         "snowmint_lease_overlaps_total",
         "leases that the store granted to another node too (duplicates are possible)",

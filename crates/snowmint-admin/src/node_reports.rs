@@ -28,6 +28,10 @@ pub const BAD_TLS: &str = "urn:snowmint:bad-tls";
 const FORM: &str = "http://HOST:PORT";
 /// The first byte of an alert of TLS.
 const TLS_ALERT: u8 = 21;
+/// The end of a lease. The second name is of earlier builds: without it, a recovery would miss their leases.
+const LEASE_ENDS: [&str; 2] = ["snowmint_lease_until_timestamp_seconds", "snowmint_lease_until_seconds"];
+/// The highest number that was received from a counter, likewise.
+const HIGHEST_RECEIVED: [&str; 2] = ["snowmint_numbers_highest_received", "snowmint_counter_numbers_highest"];
 /// Maximum bytes of the headers of an answer.
 const MAX_HEAD: usize = 64 << 10;
 /// Maximum bytes of what a node says about its readiness: with thousands of leases.
@@ -109,7 +113,7 @@ impl NodeReports {
             {
                 self.pools.push(WorkerPool::new(layout, DatacenterId(datacenter)));
             }
-            if let Some((labels, value)) = labelled(line, "snowmint_lease_until_seconds", "worker")
+            if let Some((labels, value)) = either(line, LEASE_ENDS, "worker")
                 && let Ok(until) = Duration::try_from_secs_f64(value.parse().unwrap_or(0.0))
             {
                 // Nodes of earlier versions name no pool.
@@ -123,7 +127,7 @@ impl NodeReports {
 
     /// Adds the highest number of a counter, if the line reports one.
     fn add_counter(&mut self, line: &str) -> Option<()> {
-        let (labels, value) = labelled(line, "snowmint_counter_numbers_highest", "counter")?;
+        let (labels, value) = either(line, HIGHEST_RECEIVED, "counter")?;
         let (key, rest) = labels.split_once("\",source=\"")?;
         let (source, stripe) = rest.split_once("\",stripe=\"")?;
         let received = ReceivedUpTo::up_to(value.parse().ok()?, stripe.parse().ok()?);
@@ -138,6 +142,11 @@ impl NodeReports {
 fn labelled<'a>(line: &'a str, name: &str, label: &str) -> Option<(&'a str, &'a str)> {
     let rest = line.strip_prefix(name)?.strip_prefix('{')?.strip_prefix(label)?.strip_prefix("=\"")?;
     rest.split_once("\"} ")
+}
+
+/// The same for a metric with two names.
+fn either<'a>(line: &'a str, names: [&str; 2], label: &str) -> Option<(&'a str, &'a str)> {
+    names.into_iter().find_map(|name| labelled(line, name, label))
 }
 
 /// Returns the sum of a metric over its labels; 0 if the node does not have it.
@@ -157,7 +166,7 @@ pub(crate) fn store_of(metrics: &str) -> Option<StoreId> {
 /// Returns the leases that a node reports: pool, worker and end in unix milliseconds.
 pub(crate) fn leases_of(metrics: &str) -> Vec<(String, u32, u64)> {
     let lease = |line: &str| {
-        let (labels, value) = labelled(line, "snowmint_lease_until_seconds", "worker")?;
+        let (labels, value) = either(line, LEASE_ENDS, "worker")?;
         let (worker, pool) = labels.split_once("\",pool=\"")?;
         let until = Duration::try_from_secs_f64(value.parse().ok()?).ok()?;
         // The text is exact to less than a millisecond.
@@ -481,15 +490,18 @@ mod tests {
         // Numbers reported by counter take precedence over those by namespace.
         reports.add(
             "snowmint_numbers_highest{namespace=\"d\"} 90\n\
-             snowmint_counter_numbers_highest{counter=\"segments/d/series-2\",source=\"\",stripe=\"2/3\"} 29\n\
-             snowmint_counter_numbers_highest{counter=\"segments/d\",source=\"1\",stripe=\"1/1\"} 5\n",
+             snowmint_numbers_highest_received{counter=\"segments/d/series-2\",source=\"\",stripe=\"2/3\"} 29\n\
+             snowmint_numbers_highest_received{counter=\"segments/d\",source=\"1\",stripe=\"1/1\"} 5\n",
         );
         let series =
-            "snowmint_counter_numbers_highest{counter=\"segments/d/series-2\",source=\"\",stripe=\"2/3\"}";
+            "snowmint_numbers_highest_received{counter=\"segments/d/series-2\",source=\"\",stripe=\"2/3\"}";
         reports.add(&format!("{series} 26\n"));
+        // A build before the metric had its name.
+        let earlier = series.replace("numbers_highest_received", "counter_numbers_highest");
+        reports.add(&format!("{earlier} 32\n"));
         let of =
             |key: &str, number, slots| BTreeMap::from([(key.to_owned(), ReceivedUpTo { number, slots })]);
-        assert_eq!(reports.received, of("segments/d/series-2", 29, 10));
+        assert_eq!(reports.received, of("segments/d/series-2", 32, 11));
         assert_eq!(reports.received_of_sources, of("segments/d", 5, 5));
         reports.add("snowmint_numbers_highest{namespace=\"a\"} 9223372036854775807\nother 1\n");
         reports.add(
@@ -510,8 +522,8 @@ mod tests {
         // A node of an earlier version, then one that holds leases of two layouts.
         reports.add("snowmint_lease_until_seconds{worker=\"3\"} 1789999999.5\n");
         reports.add(
-            "snowmint_lease_until_seconds{worker=\"3\",pool=\"time41@1ms.worker5.0\"} 1790000000.5\n\
-             snowmint_lease_until_seconds{worker=\"3\",pool=\"time39@1ms.worker7.0\"} 1790000000.2\n",
+            "snowmint_lease_until_timestamp_seconds{worker=\"3\",pool=\"time41@1ms.worker5.0\"} 1790000000.5\n\
+             snowmint_lease_until_timestamp_seconds{worker=\"3\",pool=\"time39@1ms.worker7.0\"} 1790000000.2\n",
         );
         let pools = ["time39@1ms.worker7.0", "time41@1ms.worker5.0"].map(str::to_owned);
         assert_eq!(reports.pools_of_leases, BTreeSet::from(pools));

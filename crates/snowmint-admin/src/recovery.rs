@@ -385,7 +385,7 @@ mod tests {
             [("segments/new/series-2", ""), ("segments/gone/2026", ""), ("segments/ids", "2")]
         {
             nodes.add(&format!(
-                "snowmint_counter_numbers_highest{{counter=\"{key}\",source=\"{source}\",stripe=\"2/2\"}} 900\n"
+                "snowmint_numbers_highest_received{{counter=\"{key}\",source=\"{source}\",stripe=\"2/2\"}} 900\n"
             ));
         }
         let all = BTreeMap::from(

@@ -32,7 +32,8 @@ use snowmint_server::access::warn_of_first_tokens;
 use snowmint_server::admin::NodeAdmin;
 use snowmint_server::namespace_sync::{NamespaceConfigError, SyncOptions};
 use snowmint_server::{
-    IdSource, Listener, Listeners, Mint, NamespaceSync, Settings, SharedClock, ThriftListener,
+    IdSource, Listener, Listeners, Mint, NamespaceSync, Settings, SharedClock, StoreCalls, ThriftListener,
+    TimedStore,
 };
 use snowmint_store::{OpenError, Store, StoreError, StoreErrorKind, Visibility};
 use tokio::runtime::{Builder, Handle};
@@ -147,6 +148,7 @@ async fn until_stopped(plan: &ServePlan, process: &Process, serving: &Handle) ->
     let mut settings = Settings {
         clock: Arc::new(clock.clone()) as SharedClock,
         holder: Some(prepared.holder.clone()),
+        store_calls: Some(prepared.store_calls),
         log: Some(Arc::new(process.logging.clone())),
         ..plan.settings.clone()
     };
@@ -187,6 +189,7 @@ struct Service {
 /// The parts that are ready before the node seeks a lease.
 struct Prepared {
     store: Arc<dyn Store>,
+    store_calls: Arc<StoreCalls>,
     /// The same store, if it is not reachable yet.
     late: Option<Arc<LateStore>>,
     saved: Option<SavedLeases>,
@@ -250,6 +253,8 @@ async fn prepare(plan: &ServePlan, sockets: &Sockets, serving: &Handle) -> Resul
             Arc::new(LateStore::new(open_store::without_credentials(&plan.store_url), args.expect_store));
         (Arc::clone(&late) as Arc<dyn Store>, Some(late))
     };
+    let store = TimedStore::new(store);
+    let store_calls = store.calls();
     let open_port = async |listen: &Listen, flag| open_port(listen, flag, sockets, serving).await;
     let listeners = Listeners {
         http: open_port(&args.http, "--http").await?,
@@ -271,7 +276,14 @@ async fn prepare(plan: &ServePlan, sockets: &Sockets, serving: &Handle) -> Resul
         probe: listeners.probe.as_ref().map(|probe| address(Some(probe))),
     };
     let holder = args.holder.clone().unwrap_or_else(|| holder_of(&listeners));
-    Ok(Prepared { store, late, saved, ports: Ports { listeners, shown }, holder })
+    Ok(Prepared {
+        store: Arc::new(store),
+        store_calls,
+        late,
+        saved,
+        ports: Ports { listeners, shown },
+        holder,
+    })
 }
 
 /// The reason why an attempt to use the store failed.

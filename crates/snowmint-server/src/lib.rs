@@ -74,6 +74,7 @@ mod server;
 mod settings;
 mod state;
 pub mod status;
+mod store_calls;
 mod store_label;
 mod telemetry;
 mod thrift;
@@ -94,6 +95,7 @@ pub use mint::{IdHandle, IdSource, Mint, MintError};
 pub use namespace_sync::NamespaceSync;
 pub use server::{Ended, Listeners, serve};
 pub use settings::{AllowedHosts, CorsOrigins, HostError, OriginError, Settings, Timeouts};
+pub use store_calls::{StoreCalls, TimedStore};
 #[cfg(feature = "otlp")]
 pub use telemetry::otlp::{InvalidEndpoint, InvalidRatio, OtlpEndpoint, SampleRatio, TraceSettings};
 pub use wire::listener::{BindError, Listener, bind};

@@ -3,19 +3,19 @@
 //! Gauges of leases, namespaces and the process are read when they are scraped: see `collectors`.
 
 mod collectors;
+pub(crate) mod histogram;
 mod rendering;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
@@ -28,19 +28,27 @@ use crate::status::ErrorKind;
 use crate::store_label::StoreLabel;
 use collectors::{
     AdminCollector, CertificateCollector, LeaseCollector, LogCollector, NamespaceCollector, ProcessCollector,
-    StoreCollector, TokenCollector,
+    StoreCallCollector, StoreCollector, TokenCollector,
 };
+use histogram::Histogram;
 pub(crate) use rendering::Rendering;
 use rendering::Renderings;
 
-type Labels = Vec<(&'static str, String)>;
+/// The upper bounds of the time of a request, in microseconds: an id takes tens, a wait for a tick thousands.
+const REQUEST_BOUNDS_US: [u64; 16] = [
+    25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    10_000_000,
+];
 
 /// The counters of one protocol.
+#[derive(Debug)]
 struct PerProtocol {
-    requests: Arc<Requests>,
-    /// Looked up once, since the lookup of a family takes a lock.
+    /// Whether it has a port.
+    is_on: AtomicBool,
+    ok: AtomicU64,
+    failed: [AtomicU64; ErrorKind::ALL.len()],
     open: Gauge,
-    latency: Arc<Latency>,
+    took: Histogram,
 }
 
 /// The metrics of the service.
@@ -48,7 +56,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     /// The standard metrics of a process, which have no prefix.
     process: Registry,
-    protocols: [PerProtocol; Protocol::ALL.len()],
+    protocols: Arc<[PerProtocol; Protocol::ALL.len()]>,
     /// The renderings of each [`Exposition`].
     renderings: [Arc<Renderings>; 2],
     #[cfg(feature = "otlp")]
@@ -62,10 +70,8 @@ impl Metrics {
         trimmer: &Arc<MemoryTrimmer>,
         store: &Arc<StoreLabel>,
     ) -> Self {
-        let Settings { clock, tls, access, admin, log, .. } = settings;
+        let Settings { clock, tls, access, admin, log, store_calls, .. } = settings;
         let mut registry = Registry::with_prefix("snowmint");
-        let open = Family::<Labels, Gauge>::default();
-        registry.register("connections", "Open connections", open.clone());
         let build = Info::new(vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("layout", mint.layout().to_string()),
@@ -75,6 +81,9 @@ impl Metrics {
         registry.register_collector(Box::new(LeaseCollector::new(Arc::clone(mint), Arc::clone(clock))));
         registry.register_collector(Box::new(NamespaceCollector::new(Arc::clone(mint), Arc::clone(clock))));
         registry.register_collector(Box::new(StoreCollector(Arc::clone(store))));
+        if let Some(calls) = store_calls {
+            registry.register_collector(Box::new(StoreCallCollector(Arc::clone(calls))));
+        }
         if let Some(tls) = tls {
             registry.register_collector(Box::new(CertificateCollector(Arc::clone(tls))));
         }
@@ -87,13 +96,8 @@ impl Metrics {
         if let Some(access) = access {
             registry.register_collector(Box::new(TokenCollector::new(Arc::clone(access))));
         }
-        let protocols = Protocol::ALL.map(|protocol| PerProtocol::new(protocol, &open));
-        let requests =
-            Protocol::ALL.map(|protocol| (protocol, Arc::clone(&protocols[protocol as usize].requests)));
-        registry.register_collector(Box::new(RequestCollector(requests)));
-        let latencies =
-            Protocol::ALL.map(|protocol| (protocol, Arc::clone(&protocols[protocol as usize].latency)));
-        registry.register_collector(Box::new(LatencyCollector(latencies)));
+        let protocols: Arc<[PerProtocol; Protocol::ALL.len()]> = Arc::default();
+        registry.register_collector(Box::new(ProtocolCollector(Arc::clone(&protocols))));
         #[cfg(feature = "otlp")]
         let spans =
             settings.traces.as_ref().map(|_| crate::telemetry::otlp::SpanCounters::register(&mut registry));
@@ -109,19 +113,24 @@ impl Metrics {
         }
     }
 
+    /// Notes that a protocol has a port: its requests are shown from now on.
+    pub(crate) fn serves(&self, protocol: Protocol) {
+        self.protocols[protocol as usize].is_on.store(true, Ordering::Relaxed);
+    }
+
     /// Counts successful requests.
     pub(crate) fn succeeded(&self, protocol: Protocol, requests: u64) {
-        self.protocols[protocol as usize].requests.ok.fetch_add(requests, Ordering::Relaxed);
+        self.protocols[protocol as usize].ok.fetch_add(requests, Ordering::Relaxed);
     }
 
     /// Records requests that took `time` each.
     pub(crate) fn took(&self, protocol: Protocol, requests: u64, time: Duration) {
-        self.protocols[protocol as usize].latency.took(requests, time);
+        self.protocols[protocol as usize].took.record(requests, time);
     }
 
     /// Counts a failed request.
     pub(crate) fn failed(&self, protocol: Protocol, kind: ErrorKind) {
-        self.protocols[protocol as usize].requests.failed[kind as usize].fetch_add(1, Ordering::Relaxed);
+        self.protocols[protocol as usize].failed[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the gauge of open connections.
@@ -131,8 +140,7 @@ impl Metrics {
 
     /// Returns the number of requests answered since the start, failed ones included.
     pub(crate) fn requests(&self, protocol: Protocol) -> u64 {
-        let Requests { ok, failed } = &*self.protocols[protocol as usize].requests;
-        failed.iter().chain([ok]).map(|count| count.load(Ordering::Relaxed)).sum()
+        self.protocols[protocol as usize].answered()
     }
 
     /// Returns a rendering of all metrics that begins after this call.
@@ -157,23 +165,22 @@ impl Metrics {
     }
 }
 
-impl PerProtocol {
-    fn new(protocol: Protocol, open: &Family<Labels, Gauge>) -> Self {
-        let labels = vec![("protocol", protocol.name().to_owned())];
-        Self { requests: Arc::default(), open: open.get_or_create_owned(&labels), latency: Arc::default() }
+impl Default for PerProtocol {
+    fn default() -> Self {
+        Self {
+            is_on: AtomicBool::default(),
+            ok: AtomicU64::default(),
+            failed: ErrorKind::ALL.map(|_| AtomicU64::default()),
+            open: Gauge::default(),
+            took: Histogram::new(&REQUEST_BOUNDS_US),
+        }
     }
 }
 
-/// The requests of one protocol, by outcome.
-#[derive(Debug)]
-struct Requests {
-    ok: AtomicU64,
-    failed: [AtomicU64; ErrorKind::ALL.len()],
-}
-
-impl Default for Requests {
-    fn default() -> Self {
-        Self { ok: AtomicU64::new(0), failed: ErrorKind::ALL.map(|_| AtomicU64::new(0)) }
+impl PerProtocol {
+    /// Returns the number of requests answered since the start, failed ones included.
+    fn answered(&self) -> u64 {
+        self.failed.iter().chain([&self.ok]).map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -182,24 +189,43 @@ impl Default for Requests {
 const ALARMING: [ErrorKind; 4] =
     [ErrorKind::NotReady, ErrorKind::Busy, ErrorKind::TooManyClients, ErrorKind::TooManyUnread];
 
-/// Encodes the requests of all protocols. Other failures appear once they occur: most never do.
+/// Encodes the connections and requests of each protocol that has a port, or was spoken on the port of
+/// another.
 #[derive(Debug)]
-struct RequestCollector([(Protocol, Arc<Requests>); Protocol::ALL.len()]);
+struct ProtocolCollector(Arc<[PerProtocol; Protocol::ALL.len()]>);
 
-impl Collector for RequestCollector {
+impl ProtocolCollector {
+    fn shown(&self) -> impl Iterator<Item = (&'static str, &PerProtocol)> {
+        let all = Protocol::ALL.into_iter().map(Protocol::name).zip(&*self.0);
+        all.filter(|(_, it)| it.is_on.load(Ordering::Relaxed) || it.answered() > 0)
+    }
+}
+
+impl Collector for ProtocolCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family =
+            encoder.encode_descriptor("connections", "Open connections", None, MetricType::Gauge)?;
+        for (protocol, it) in self.shown() {
+            it.open.encode(family.encode_family(&[("protocol", protocol)])?)?;
+        }
         let help = "Requests answered, by outcome";
         let mut family = encoder.encode_descriptor("requests", help, None, MetricType::Counter)?;
-        for (protocol, Requests { ok, failed }) in self.0.iter().map(|(protocol, it)| (protocol, &**it)) {
-            let failed = ErrorKind::ALL.into_iter().zip(failed);
+        for (protocol, it) in self.shown() {
+            let failed = ErrorKind::ALL.into_iter().zip(&it.failed);
             let failed = failed.map(|(kind, count)| (kind.status().name, count, ALARMING.contains(&kind)));
-            for (outcome, count, is_always_shown) in std::iter::once(("ok", ok, true)).chain(failed) {
+            for (outcome, count, is_always_shown) in std::iter::once(("ok", &it.ok, true)).chain(failed) {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 || is_always_shown {
-                    let labels = [("protocol", protocol.name()), ("outcome", outcome)];
+                    let labels = [("protocol", protocol), ("outcome", outcome)];
                     ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
                 }
             }
+        }
+        let help = "Time from the arrival of a request to its answer";
+        let mut family =
+            encoder.encode_descriptor("request_duration_seconds", help, None, MetricType::Histogram)?;
+        for (protocol, it) in self.shown() {
+            it.took.encode_if_any(&mut family, &[("protocol", protocol)])?;
         }
         Ok(())
     }
@@ -252,59 +278,6 @@ fn push(out: &mut String, parts: &[&str]) {
     out.push('\n');
 }
 
-/// The upper bounds of the buckets, in microseconds: an id takes tens, a wait for a tick thousands.
-const BOUNDS_US: [u64; 16] = [
-    25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
-    10_000_000,
-];
-
-/// The latency of the requests of one protocol: plain counters, since a histogram with a lock would slow down
-/// every request.
-#[derive(Debug, Default)]
-struct Latency {
-    /// The requests of each bucket; the last one has no upper bound.
-    buckets: [AtomicU64; BOUNDS_US.len() + 1],
-    sum_us: AtomicU64,
-}
-
-impl Latency {
-    /// Records requests that took `time` each.
-    fn took(&self, requests: u64, time: Duration) {
-        if requests > 0 {
-            let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-            let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
-            self.buckets[bucket].fetch_add(requests, Ordering::Relaxed);
-            self.sum_us.fetch_add(us.saturating_mul(requests), Ordering::Relaxed);
-        }
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "a graph needs no more than 52 bits")]
-    fn buckets(&self) -> (f64, u64, Vec<(f64, u64)>) {
-        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
-        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
-        let sum = self.sum_us.load(Ordering::Relaxed) as f64 / 1e6;
-        (sum, counts.iter().sum(), bounds.zip(counts).collect())
-    }
-}
-
-/// Encodes the histograms of all protocols.
-#[derive(Debug)]
-struct LatencyCollector([(Protocol, Arc<Latency>); Protocol::ALL.len()]);
-
-impl Collector for LatencyCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Time from the arrival of a request to its answer";
-        let mut family =
-            encoder.encode_descriptor("request_duration_seconds", help, None, MetricType::Histogram)?;
-        for (protocol, latency) in &self.0 {
-            let (sum, count, buckets) = latency.buckets();
-            let labels = [("protocol", protocol.name())];
-            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,17 +291,5 @@ mod tests {
                       # HELP a_build_info What.\n# TYPE a_build_info gauge\na_build_info{v=\"1\"} 1\n\
                       # HELP a_open Open ones.\n# TYPE a_open gauge\na_open 2.5\n";
         assert_eq!(classic(text), wanted);
-    }
-
-    #[test]
-    fn each_time_goes_to_the_bucket_that_ends_at_or_above_it() {
-        let latency = Latency::default();
-        for (us, requests) in [(0, 1), (25, 2), (26, 3), (10_000_000, 4), (u64::MAX / 1000, 1)] {
-            latency.took(requests, Duration::from_micros(us));
-        }
-        latency.took(0, Duration::from_secs(1));
-        let (_, count, buckets) = latency.buckets();
-        let counted: Vec<u64> = buckets.iter().map(|(_, count)| *count).collect();
-        assert_eq!((count, &counted[..3], &counted[15..]), (11, &[3, 3, 0][..], &[4, 1][..]));
     }
 }

@@ -33,6 +33,21 @@ pub struct Listeners {
     pub probe: Option<Listener>,
 }
 
+impl Listeners {
+    /// Returns the protocols that have a port.
+    fn protocols(&self) -> impl Iterator<Item = Protocol> {
+        let Self { http, resp, thrift, grpc, probe } = self;
+        let ports = [
+            (Protocol::Http, http.is_some()),
+            (Protocol::Resp, resp.is_some()),
+            (Protocol::Thrift, thrift.is_some()),
+            (Protocol::Grpc, grpc.is_some()),
+            (Protocol::Probe, probe.is_some()),
+        ];
+        ports.into_iter().filter(|(_, is_on)| *is_on).map(|(protocol, _)| protocol)
+    }
+}
+
 /// The outcome of [`serve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,6 +76,9 @@ pub fn serve(
         let mut server = ServerState::new(mint, settings);
         server.resp = listeners.resp.as_ref().map(Listener::address);
         let server = Arc::new(server);
+        for protocol in listeners.protocols() {
+            server.metrics.serves(protocol);
+        }
         let ports = Ports::new(&server);
         let grpc = Arc::new(grpc::Services::new(&server, server.shutdown.listener()));
         let http = Arc::new(http::Services::new(Arc::clone(&grpc)));

@@ -15,6 +15,7 @@ use crate::access::Access;
 use crate::admin::NodeAdmin;
 use crate::clock::SharedClock;
 use crate::limits;
+use crate::store_calls::StoreCalls;
 use crate::tls::Tls;
 
 /// The settings of the service.
@@ -42,6 +43,8 @@ pub struct Settings {
     pub holder: Option<Holder>,
     /// The store of the node, for the admin API; `None` for a server without a store.
     pub admin: Option<NodeAdmin>,
+    /// The times of calls to the store, for metrics; `None` for a server without a store.
+    pub store_calls: Option<Arc<StoreCalls>>,
     /// The log of the process, for the admin API; `None` if its level is fixed.
     pub log: Option<Arc<dyn LogControl>>,
     /// Where traces of requests go; `None` for no traces.
@@ -71,6 +74,7 @@ impl Default for Settings {
             console: true,
             holder: None,
             admin: None,
+            store_calls: None,
             log: None,
             #[cfg(feature = "otlp")]
             traces: None,

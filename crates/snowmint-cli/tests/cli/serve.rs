@@ -82,7 +82,7 @@ fn namespaces_are_warned_of_before_their_layouts_end() {
     assert!(!server.log().contains("namespace default: the layout ends"), "{}", server.log());
     let (_, metrics) = server.http("/metrics");
     let left = |name: &str| {
-        let label = format!("snowmint_layout_seconds_left{{namespace=\"{name}\"}} ");
+        let label = format!("snowmint_layout_remaining_seconds{{namespace=\"{name}\"}} ");
         metrics.lines().find_map(|line| line.strip_prefix(&label)).unwrap().parse::<f64>().unwrap()
     };
     let years = |name| left(name) / 31_556_952.0;

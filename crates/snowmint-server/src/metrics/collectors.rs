@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use snowmint::Layout;
 use snowmint::field::Field;
+use snowmint_admin::audit::ChangeOutcome;
 use snowmint_admin::node::LogControl;
 use snowmint_cluster::namespace::Scheme;
 use snowmint_cluster::{LeaseStatus, SegmentStatus};
@@ -21,6 +22,7 @@ use crate::access::Access;
 use crate::admin::NodeAdmin;
 use crate::clock::SharedClock;
 use crate::mint::{Backend, HighestReceived, Mint, Namespace};
+use crate::store_calls::StoreCalls;
 use crate::store_label::StoreLabel;
 use crate::tls::Tls;
 
@@ -55,7 +57,7 @@ impl Collector for LeaseCollector {
         counter("lease_renewals", "Renewals of the lease that the store confirmed", status.renewals)?;
         counter("leases_lost", "Leases that another node took over or that expired", status.lost)?;
         counter(
-            "store_forgot",
+            "leases_forgotten",
             "Times the store lost an acknowledged write of a lease",
             status.store_forgot,
         )?;
@@ -109,10 +111,10 @@ fn encode_ends(encoder: &mut DescriptorEncoder<'_>, leases: &[LeaseStatus]) -> f
         return Ok(());
     }
     let about = "End of the lease of a worker if it is not renewed, in seconds since 1970";
-    let mut family = encoder.encode_descriptor("lease_until_seconds", about, None, MetricType::Gauge)?;
+    let mut family =
+        encoder.encode_descriptor("lease_until_timestamp_seconds", about, None, MetricType::Gauge)?;
     for ((pool, worker), until_unix_ms) in ends {
         let until = ConstGauge::new(until_unix_ms as f64 / 1e3);
-        // `store recover` of earlier versions needs the worker first.
         let worker = worker.to_string();
         until.encode(family.encode_family(&[("worker", worker.as_str()), ("pool", pool)])?)?;
     }
@@ -131,11 +133,6 @@ fn encode_lease(encoder: &mut DescriptorEncoder<'_>, status: &LeaseStatus, now_u
     let remaining_ms = status.until_unix_ms.unwrap_or_default().saturating_sub(now_unix_ms);
     let held = status.worker.is_some() && remaining_ms > 0;
     gauge("lease_held", "1 while a lease is held, else 0", f64::from(u8::from(held)))?;
-    // Without a lease there is no worker; a 0 here would name one. One that was set by hand has no end.
-    let ended = status.until_unix_ms.is_some() && remaining_ms == 0;
-    if let Some(worker) = status.worker.filter(|_| !ended) {
-        gauge("lease_worker", "The worker of the lease", f64::from(worker.0))?;
-    }
     gauge(
         "lease_remaining_seconds",
         "Time until the lease ends if it is not renewed",
@@ -252,7 +249,7 @@ fn received(encoder: &mut DescriptorEncoder<'_>, all: &[HighestReceived]) -> fmt
         return Ok(());
     }
     let help = "Highest number received from a counter since the start";
-    let mut family = encoder.encode_descriptor("counter_numbers_highest", help, None, MetricType::Gauge)?;
+    let mut family = encoder.encode_descriptor("numbers_highest_received", help, None, MetricType::Gauge)?;
     for HighestReceived { key, source, stripe, number } in all {
         let source = source.map_or_else(String::new, |source| source.to_string());
         let stripe = stripe.to_string();
@@ -272,7 +269,7 @@ fn layouts(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>], now_unix
         return Ok(());
     }
     let help = "Time until the layout of the namespace has no timestamps left";
-    let mut family = encoder.encode_descriptor("layout_seconds_left", help, None, MetricType::Gauge)?;
+    let mut family = encoder.encode_descriptor("layout_remaining_seconds", help, None, MetricType::Gauge)?;
     for (name, left) in all {
         let labels = [("namespace", name.as_str())];
         ConstGauge::new(left.as_secs_f64()).encode(family.encode_family(&labels)?)?;
@@ -286,7 +283,8 @@ fn borrowed(encoder: &mut DescriptorEncoder<'_>, all: &[Arc<Namespace>]) -> fmt:
         Backend::Snowflake(pool) => Some((namespace.name().to_string(), pool.borrowed_ticks())),
         _ => None,
     };
-    let all: Vec<_> = all.iter().filter_map(ticks).collect();
+    // Most namespaces never borrow.
+    let all: Vec<_> = all.iter().filter_map(ticks).filter(|(_, ticks)| *ticks > 0).collect();
     if all.is_empty() {
         return Ok(());
     }
@@ -380,7 +378,9 @@ impl Collector for AdminCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Changes requested over the admin API, by outcome; unknown: it may have taken place";
         let mut family = encoder.encode_descriptor("admin_changes", help, None, MetricType::Counter)?;
-        for (outcome, changes) in self.0.outcomes() {
+        // Few nodes change anything. An unknown outcome is shown before it occurs, for alerts.
+        let is_shown = |(outcome, changes): &(_, u64)| *changes > 0 || *outcome == ChangeOutcome::Unknown;
+        for (outcome, changes) in self.0.outcomes().filter(is_shown) {
             let labels = [("outcome", outcome.as_str())];
             ConstCounter::new(changes).encode(family.encode_family(&labels)?)?;
         }
@@ -409,6 +409,22 @@ impl Collector for StoreCollector {
         gauge("peers_of_other_stores", "Peers that use another store", peers.other_stores.len())?;
         let help = "Peers that hold a worker of this node: their store is a copy, or lost records";
         gauge("peers_with_same_worker", help, peers.same_workers.len())
+    }
+}
+
+/// Encodes how long the calls to the store took.
+#[derive(Debug)]
+pub(super) struct StoreCallCollector(pub(super) Arc<StoreCalls>);
+
+impl Collector for StoreCallCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Time of a call to the store, by operation and result";
+        let mut family =
+            encoder.encode_descriptor("store_call_duration_seconds", help, None, MetricType::Histogram)?;
+        for (operation, result, took) in self.0.histograms() {
+            took.encode_if_any(&mut family, &[("operation", operation), ("result", result)])?;
+        }
+        Ok(())
     }
 }
 

@@ -652,7 +652,8 @@ async fn metrics_show_the_leases_of_every_layout() {
     let (_, body) = server.get("/metrics").await;
     for layout in [Layout::TWITTER, other] {
         let pool = WorkerPool::new(layout, DatacenterId(1));
-        let line = format!("snowmint_lease_until_seconds{{worker=\"3\",pool=\"{pool}\"}} 1700000060.0");
+        let line =
+            format!("snowmint_lease_until_timestamp_seconds{{worker=\"3\",pool=\"{pool}\"}} 1700000060.0");
         assert_eq!(body.lines().filter(|found| *found == line).count(), 1, "{line} in {body}");
     }
 }
@@ -671,19 +672,19 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
         "# TYPE snowmint_build_info gauge",
         "# TYPE snowmint_request_duration_seconds histogram",
         "snowmint_request_duration_seconds_count{protocol=\"http\"} 2",
-        "snowmint_request_duration_seconds_bucket{le=\"+Inf\",protocol=\"resp\"} 0",
+        "snowmint_requests_total{protocol=\"resp\",outcome=\"busy\"} 0",
+        "snowmint_connections{protocol=\"resp\"} 0",
         "snowmint_workers{pool=\"time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1\"} 32",
         "process_start_time_seconds 1700000000.0",
         "snowmint_ids_issued_total{namespace=\"default\"} 7",
         "snowmint_ids_issued_total{namespace=\"orders\"} 0",
-        "snowmint_layout_seconds_left{namespace=\"default\"} 1787858230.209",
-        "snowmint_layout_seconds_left{namespace=\"orders\"} 1787858230.209",
+        "snowmint_layout_remaining_seconds{namespace=\"default\"} 1787858230.209",
+        "snowmint_layout_remaining_seconds{namespace=\"orders\"} 1787858230.209",
         "snowmint_requests_total{protocol=\"http\",outcome=\"ok\"} 1",
         "snowmint_requests_total{protocol=\"http\",outcome=\"unknown-namespace\"} 1",
         "snowmint_lease_held 1.0",
         "snowmint_leases{pool=\"time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1\"} 1",
-        "snowmint_lease_until_seconds{worker=\"3\",pool=\"time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1\"} 1700000060.0",
-        "snowmint_lease_worker 3.0",
+        "snowmint_lease_until_timestamp_seconds{worker=\"3\",pool=\"time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1\"} 1700000060.0",
         "snowmint_lease_remaining_seconds 60.0",
         "snowmint_lease_renewals_total 5",
         "snowmint_leases_lost_total 1",
@@ -710,20 +711,27 @@ async fn metrics_tell_ids_requests_connections_and_the_lease() {
     let open = String::from_utf8(open).unwrap();
     assert!(open.ends_with("# EOF\n") && open.contains("# TYPE snowmint_ids_issued counter\n"), "{open}");
     assert!(body.contains("snowmint_connections{protocol=\"http\"} "), "{body}");
+    for zeros in [
+        "protocol=\"thrift\"",
+        "snowmint_request_duration_seconds_bucket{le=\"+Inf\",protocol=\"resp\"}",
+        "borrowed",
+    ] {
+        assert!(
+            !body.contains(zeros),
+            "nothing is shown of what is off or did not happen: {zeros} in {body}"
+        );
+    }
     clock.set_unix_ms(1_700_000_060_000);
     let (_, body) = server.get("/metrics").await;
     let none = "snowmint_leases{pool=\"time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1\"} 0\n";
     assert!(body.contains(none) && body.contains("snowmint_lease_held 0.0"), "{body}");
     let has = |body: &str, name: &str| body.lines().any(|line| line.starts_with(name));
-    assert!(
-        has(&body, "snowmint_lease_until_seconds{") && !has(&body, "snowmint_lease_worker "),
-        "ended: {body}"
-    );
+    assert!(has(&body, "snowmint_lease_until_timestamp_seconds{"), "ended: {body}");
     let (head, body) = server.get("/readyz").await;
     assert!(head.contains("200") && !body.contains("22:14:20") && !body.contains("worker"), "{head} {body}");
     server.source.set_lease(false);
     let (_, body) = server.get("/metrics").await;
-    assert!(has(&body, "snowmint_lease_held 0.0") && !has(&body, "snowmint_lease_worker "), "{body}");
+    assert!(has(&body, "snowmint_lease_held 0.0"), "{body}");
 }
 
 #[tokio::test]

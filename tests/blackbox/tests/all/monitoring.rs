@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use snowmint_test_servers::snowmint::{Serve, http};
+use snowmint_test_servers::snowmint::third_party::{output, run_with_input};
+use snowmint_test_servers::snowmint::{self, Serve, http};
 use snowmint_test_servers::{Certificates, port};
 
 fn folder() -> PathBuf {
@@ -33,34 +34,60 @@ fn promtool_accepts_the_alerts_and_each_fires_when_it_should() {
     }
 }
 
+/// Goal: a metric has one name everywhere, by the conventions of Prometheus, and none is undocumented.
+/// Method: a service with every feature on; `promtool check metrics` judges the names, and the pages and files
+/// that name metrics are compared with those that it shows.
 #[test]
-fn every_metric_of_the_alerts_and_the_dashboard_is_shown_by_a_service() {
+fn every_metric_is_documented_and_every_documented_one_is_shown() {
     let data = tempfile::tempdir().unwrap();
-    let namespaces = data.path().join("ns.toml");
-    std::fs::write(&namespaces, "[namespaces.orders]\nscheme = 'segment'\n").unwrap();
-    let server = Serve::new(data.path()).args([Path::new("--namespaces-file"), &namespaces]).start();
-    server.take(1);
-    let mut shown = server.get("/metrics").body;
-    // Some metrics are shown with TLS only.
+    let namespaces = "[namespaces.orders]\nscheme = 'segment'\n\
+                      [namespaces.daily]\nscheme = 'segment'\nreset = 'daily'\ntext = '{date}-{number:6}'\n\
+                      [namespaces.fast]\nscheme = 'snowflake'\nrule = 'borrow(1s)'\n";
+    std::fs::write(data.path().join("ns.toml"), namespaces).unwrap();
+    let rights = ["--namespaces", "*", "--file", "tokens.toml"];
+    let token = snowmint::run(data.path(), ["token", "create", "ops"].into_iter().chain(rights));
+    let token = String::from_utf8(token.stdout).unwrap().trim().to_owned();
     let (certificates, probe) = (Certificates::make(), port::free());
+    let files = ["--namespaces-file", "ns.toml", "--tokens-file", "tokens.toml"];
+    // Nobody listens there: the spans are dropped.
+    let ports = ["--probe", &probe.to_string(), "--otlp-endpoint", "http://127.0.0.1:9"];
     let tls = ["--tls-cert".as_ref(), certificates.certificate(), "--tls-key".as_ref(), certificates.key()];
-    let with_tls = Serve::new(data.path()).args(tls).args(["--probe", &probe.to_string()]).spawn();
-    with_tls.log_with("ready: ids are served", Duration::from_secs(30));
-    shown += &http::get(probe, "/metrics").unwrap().body;
-    let names = |text: &str| -> BTreeSet<String> {
-        let is_of_name = |at: char| at.is_ascii_lowercase() || at.is_ascii_digit() || at == '_';
-        let rests = text.match_indices("snowmint_").map(|(at, _)| &text[at..]);
-        rests.map(|rest| rest.split(|at| !is_of_name(at)).next().unwrap_or(rest).to_owned()).collect()
-    };
-    for file in ["alerts.yml", "dashboard.json"] {
+    let server = Serve::new(data.path()).args(files).args(ports).args(tls).spawn();
+    server.log_with("ready: ids are served", Duration::from_secs(30));
+    let header = format!("Authorization: Bearer {token}");
+    for (namespace, count) in [("orders", 1), ("daily", 1), ("fast", 100_000)] {
+        let url = format!("https://{}/v1/ids/{namespace}?count={count}", server.http());
+        output("curl", ["-sS", "--fail", "--insecure", "-H", &header, "-X", "POST", "-o", "/dev/null", &url]);
+    }
+    let shown = http::get(probe, "/metrics").unwrap().body;
+    let linted = run_with_input("promtool", ["check", "metrics"], &shown);
+    assert!(linted.status.success(), "{}", snowmint::text(&linted));
+    let described = shown.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let shown: BTreeSet<String> =
+        described.filter(|name| name.starts_with("snowmint_")).map(str::to_owned).collect();
+    assert!(shown.len() > 40, "{shown:?}");
+    for page in ["docs/metrics.md", "docs/zh/metrics.md"] {
+        let text = std::fs::read_to_string(folder().join("..").join(page)).unwrap();
+        // Rows of the table; other words of the page are attributes of spans.
+        let named = names(&text.lines().filter(|line| line.starts_with("| ")).collect::<String>());
+        assert_eq!(named, shown, "{page} names the left ones, and a service shows the right ones");
+    }
+    for file in ["alerts.yml", "alerts_test.yml", "dashboard.json"] {
         let used = names(&std::fs::read_to_string(folder().join(file)).unwrap());
         assert!(used.len() > 10, "{file}: {used:?}");
-        for name in used {
-            let family = name.trim_end_matches("_bucket");
-            assert!(
-                shown.contains(&format!("# TYPE {family} ")),
-                "{file} reads {name}, which no service shows"
-            );
-        }
+        let unknown: Vec<_> = used.difference(&shown).collect();
+        assert!(unknown.is_empty(), "{file} reads {unknown:?}, which no service shows");
     }
+}
+
+/// Returns the names of the metrics in a text, without the suffixes of the samples of a histogram.
+fn names(text: &str) -> BTreeSet<String> {
+    let is_of_name = |at: char| at.is_ascii_lowercase() || at.is_ascii_digit() || at == '_';
+    let rests = text.match_indices("snowmint_").map(|(at, _)| &text[at..]);
+    let names = rests.map(|rest| rest.split(|at| !is_of_name(at)).next().unwrap_or(rest));
+    let family = |name: &str| {
+        let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|it| name.strip_suffix(it));
+        of_histogram.filter(|it| it.ends_with("_seconds")).unwrap_or(name).to_owned()
+    };
+    names.map(family).collect()
 }

@@ -31,7 +31,7 @@ pub(crate) fn under_running_nodes(store: &dyn Restorable) {
     world.back_up();
     store.restore_under_nodes();
     // On a busy machine the store may be unavailable until a lease ends: that node claims another.
-    let went_on = |node: &Node| node.server.metric("snowmint_store_forgot_total") > 0.0;
+    let went_on = |node: &Node| node.server.metric("snowmint_leases_forgotten_total") > 0.0;
     let ended = |node: &Node| node.server.log().contains("the lease has ended");
     world.until("each node has noticed", |node| {
         (went_on(node) || ended(node)) && node.server.metric("snowmint_lease_held") > 0.0
@@ -130,7 +130,7 @@ impl<'a> World<'a> {
 
     /// Backs the store up, and waits until it lacks reservations and a renewal of each node.
     pub(crate) fn back_up(&self) {
-        let until = |node: &Node| node.server.metric("snowmint_lease_until_seconds");
+        let until = |node: &Node| node.server.metric("snowmint_lease_until_timestamp_seconds");
         self.store.back_up();
         let at_backup: Vec<f64> = self.nodes.iter().map(until).collect();
         for (node, at_backup) in self.nodes.iter().zip(at_backup) {
