@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::Value;
 use snowmint_test_servers::snowmint::third_party::{output, run_with_input};
 use snowmint_test_servers::snowmint::{self, Serve, http};
 use snowmint_test_servers::{Certificates, port};
@@ -78,6 +79,42 @@ fn every_metric_is_documented_and_every_documented_one_is_shown() {
         let unknown: Vec<_> = used.difference(&shown).collect();
         assert!(unknown.is_empty(), "{file} reads {unknown:?}, which no service shows");
     }
+}
+
+/// Goal: Grafana imports the dashboard, and each panel has a query that Prometheus accepts, and shows the nodes
+/// that the variables choose. Method: `promtool` checks the queries as rules, with values for the variables.
+#[test]
+fn the_dashboard_can_be_imported_and_its_queries_are_valid() {
+    let text = std::fs::read_to_string(folder().join("dashboard.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(dashboard["__inputs"][0]["name"], "DS_PROMETHEUS", "the import asks for the Prometheus");
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    assert_eq!(variables[0]["current"]["value"], "${DS_PROMETHEUS}");
+    for name in ["cluster", "job", "instance", "namespace"] {
+        assert!(variables.iter().any(|it| it["name"] == name && it["allValue"] == ".*"), "${name}");
+    }
+    let (mut rules, mut taken, mut ids) = (String::new(), BTreeSet::new(), BTreeSet::new());
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels.iter().filter(|panel| panel["type"] == "row").count() >= 4, "rows");
+    for panel in panels {
+        let (title, place) = (&panel["title"], &panel["gridPos"]);
+        assert!(ids.insert(panel["id"].as_u64()), "{title} has an id of its own");
+        let [x, y, w, h] = ["x", "y", "w", "h"].map(|of| place[of].as_u64().unwrap());
+        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+            assert!(taken.insert(cell) && cell.0 < 24, "{title} lies over another panel");
+        }
+        let targets = panel["targets"].as_array();
+        assert!(targets.is_some() || panel["type"] == "row", "{title} shows something");
+        for target in targets.into_iter().flatten() {
+            let query = target["expr"].as_str().unwrap();
+            assert!(query.contains("cluster=~\"$cluster\",job=~\"$job\""), "{title}: {query}");
+            let query = query.replace("$__rate_interval", "5m").replace('$', "");
+            rules += &format!("  - {{record: a{}, expr: '{query}'}}\n", rules.len());
+        }
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("groups:\n- name: queries\n  rules:\n{rules}")).unwrap();
+    output("promtool", ["check".as_ref(), "rules".as_ref(), file.path()]);
 }
 
 /// Returns the names of the metrics in a text, without the suffixes of the samples of a histogram.
