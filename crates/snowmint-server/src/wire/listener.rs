@@ -1,9 +1,10 @@
 //! Opens ports: TCP addresses and Unix sockets.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::SockRef;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::telemetry::access_log::Peer;
 
@@ -30,15 +31,23 @@ impl Socket {
     /// Returns the address of the client.
     pub(crate) fn peer(&self) -> Peer {
         match self {
-            Self::Tcp(stream) => stream.peer_addr().map_or(Peer::Gone, Peer::Tcp),
+            Self::Tcp(stream) => peer_of(stream).map_or(Peer::Gone, Peer::Tcp),
             #[cfg(unix)]
             Self::Unix(_) => Peer::Unix,
         }
     }
 }
 
+/// Returns the address of the client, which has an IPv4 address on a port for both families too.
+pub(crate) fn peer_of(stream: &TcpStream) -> io::Result<SocketAddr> {
+    let peer = stream.peer_addr()?;
+    Ok(SocketAddr::new(peer.ip().to_canonical(), peer.port()))
+}
+
 /// Opens a port. `address` was given with the flag `flag`: `host:port`, where port 0 takes any free port, or
 /// `unix:` and the path of a socket.
+///
+/// `[::]` is every address of this machine, IPv4 and IPv6. On a machine without IPv6, it is `0.0.0.0`.
 ///
 /// A socket file that nobody listens on any more is replaced. Owner and group of the new one may connect to
 /// it. While the socket is opened, a file beside it, whose name ends in `.lock`, keeps two starts from
@@ -65,9 +74,35 @@ pub async fn bind(address: &str, flag: &'static str) -> Result<Listener, BindErr
         Some(path) => unix::SocketFile::open(path.as_ref()).await.map(Open::Unix),
         #[cfg(not(unix))]
         Some(_) => Err(io::ErrorKind::Unsupported.into()),
-        None => TcpListener::bind(address).await.map(Open::Tcp),
+        None => match address.parse::<SocketAddr>() {
+            Ok(all) if all.ip() == Ipv6Addr::UNSPECIFIED => open_for_both_families(all),
+            _ => TcpListener::bind(address).await,
+        }
+        .map(Open::Tcp),
     };
     opened.map(Listener).map_err(|source| BindError { address: address.to_owned(), flag, source })
+}
+
+/// Clients that the system connects before they are accepted; the system lowers it to its limit.
+const BACKLOG: u32 = 1024;
+
+/// Opens `[::]` for IPv4 too, whatever the system's default is; on a system without IPv6, for IPv4 only.
+fn open_for_both_families(all: SocketAddr) -> io::Result<TcpListener> {
+    // The only cause that is not a cause for IPv4 too is that the system has no IPv6.
+    let Ok(socket) = TcpSocket::new_v6() else {
+        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), all.port());
+        return open(TcpSocket::new_v4()?, address);
+    };
+    SockRef::from(&socket).set_only_v6(false)?;
+    open(socket, all)
+}
+
+fn open(socket: TcpSocket, address: SocketAddr) -> io::Result<TcpListener> {
+    // As `TcpListener::bind` does. On Windows, it would let two programs share a port.
+    #[cfg(not(windows))]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// The prefix of the address of a Unix socket.
@@ -318,7 +353,7 @@ impl BindError {
                 )
             }
             io::ErrorKind::AddrNotAvailable => format!(
-                "no network interface has this address; use an address of this machine, or 0.0.0.0 for all, with {flag}"
+                "no network interface has this address; use an address of this machine, or [::] for all, with {flag}"
             ),
             io::ErrorKind::InvalidInput => format!("invalid address; expected {flag} HOST:PORT"),
             _ => format!("{source}; use an address of this machine with {flag} HOST:PORT"),

@@ -15,6 +15,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
+use super::listener::peer_of;
 use crate::limits::LINGER;
 use crate::protocol::Protocol;
 use crate::state::ServerState;
@@ -50,8 +51,8 @@ impl Stream {
     /// Returns the address of the client; `None` over a Unix socket.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         match self {
-            Self::Tcp { stream, .. } => stream.peer_addr().ok(),
-            Self::Tls(stream) => stream.get_ref().0.peer_addr().ok(),
+            Self::Tcp { stream, .. } => peer_of(stream).ok(),
+            Self::Tls(stream) => peer_of(stream.get_ref().0).ok(),
             #[cfg(unix)]
             Self::Unix(_) => None,
         }

@@ -28,6 +28,7 @@ mod grpc;
 mod hand_over;
 mod killed_node;
 mod limits;
+mod listeners;
 mod logs_and_diagnosis;
 mod monitoring;
 mod namespaces;
