@@ -1,5 +1,6 @@
 //! Throw-away certificates for servers on this machine, made by `openssl`: one authority, one server
-//! certificate for `localhost` and 127.0.0.1, and one for a client.
+//! certificate for `localhost` and 127.0.0.1, and one for a client. They are a day old, so that they are valid
+//! for programs whose clock is set back.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::process::{find, run};
 use crate::server::folder;
+use crate::snowmint::FakeClock;
 
 /// A certificate authority with a certificate for a server and one for a client.
 #[derive(Debug)]
@@ -38,23 +40,19 @@ impl Certificates {
              basicConstraints=CA:FALSE\n",
         )
         .unwrap();
-        for name in ["server", "client"] {
-            // Common names that match user names.
-            let subject = if name == "server" { "localhost" } else { "snowmint" };
-            openssl(path, &format!("req -nodes -keyout {name}.key -out {name}.csr -subj /CN={subject}"));
-            openssl(
-                path,
-                &format!(
-                    "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial \
-                -out {name}.pem -days 30 -extfile extensions"
-                ),
-            );
-            // The users of the servers read the keys too; they protect nothing.
-            fs::set_permissions(path.join(format!("{name}.key")), Permissions::from_mode(0o644)).unwrap();
+        // Common names that match user names.
+        for (name, subject) in [("server", "/CN=localhost"), ("client", "/CN=snowmint")] {
+            issue(path, name, subject);
         }
         let paths =
             ["ca.pem", "server.pem", "server.key", "client.pem", "client.key"].map(|name| path.join(name));
         Self { folder, paths }
+    }
+
+    /// Issues one more certificate, and returns its path and that of its key.
+    pub(crate) fn issue(&self, name: &str, subject: &str) -> [PathBuf; 2] {
+        issue(self.folder(), name, subject);
+        ["pem", "key"].map(|kind| self.folder().join(format!("{name}.{kind}")))
     }
 
     /// The folder of all files.
@@ -88,8 +86,22 @@ impl Certificates {
     }
 }
 
+fn issue(folder: &Path, name: &str, subject: &str) {
+    openssl(folder, &format!("req -nodes -keyout {name}.key -out {name}.csr -subj {subject}"));
+    openssl(
+        folder,
+        &format!(
+            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out {name}.pem -days 30 \
+             -extfile extensions"
+        ),
+    );
+    // The users of the servers read the keys too; they protect nothing.
+    fs::set_permissions(folder.join(format!("{name}.key")), Permissions::from_mode(0o644)).unwrap();
+}
+
 fn openssl(folder: &Path, arguments: &str) {
     let mut command = Command::new(find("openssl", "openssl"));
+    command.envs(FakeClock::new(folder, "-1d").environment());
     command.current_dir(folder).args(arguments.split_whitespace());
     if arguments.starts_with("req") {
         command.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);

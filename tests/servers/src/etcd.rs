@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::path::Path;
 
 use crate::Certificates;
 use crate::port::Port;
@@ -49,10 +50,19 @@ impl Etcd {
     }
 
     fn launch(certificates: Option<&Certificates>, flags: &[&str]) -> Self {
+        Self::launch_program(&find_server("etcd", PACKAGE), certificates, flags)
+    }
+
+    /// Starts a server of a program that is not the system's.
+    pub(crate) fn of(program: &Path) -> Self {
+        Self::launch_program(program, None, &[])
+    }
+
+    fn launch_program(program: &Path, certificates: Option<&Certificates>, flags: &[&str]) -> Self {
         let make = || {
             let ports = NodePorts::reserve();
             let peers = vec![ports.peer.number()];
-            Self { server: node(0, &peers, ports, certificates, flags) }
+            Self { server: node(program, 0, &peers, ports, certificates, flags) }
         };
         Server::start(make, |it| it.server.up())
     }
@@ -79,11 +89,12 @@ impl EtcdCluster {
     ///
     /// If `etcd` is not installed, or with the log of a node that does not come up.
     pub fn start(count: usize) -> Self {
+        let program = find_server("etcd", PACKAGE);
         let make = || {
             let ports: Vec<NodePorts> = (0..count).map(|_| NodePorts::reserve()).collect();
             let peers: Vec<u16> = ports.iter().map(|it| it.peer.number()).collect();
             let nodes = ports.into_iter().enumerate();
-            Self { nodes: nodes.map(|(nth, ports)| node(nth, &peers, ports, None, &[])).collect() }
+            Self { nodes: nodes.map(|(nth, ports)| node(&program, nth, &peers, ports, None, &[])).collect() }
         };
         Server::start(make, |cluster| start_all(&cluster.nodes))
     }
@@ -127,13 +138,14 @@ impl NodePorts {
 }
 
 fn node(
+    program: &Path,
     nth: usize,
     peers: &[u16],
     ports: NodePorts,
     certificates: Option<&Certificates>,
     flags: &[&str],
 ) -> Server {
-    let (program, folder) = (find_server("etcd", PACKAGE), folder("etcd"));
+    let (program, folder) = (program.to_owned(), folder("etcd"));
     let scheme = if certificates.is_some() { "https" } else { "http" };
     let client = format!("{scheme}://{}", ports.client.address());
     let peer = format!("http://{}", ports.peer.address());

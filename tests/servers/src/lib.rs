@@ -32,6 +32,7 @@
 mod certificates;
 mod etcd;
 mod hanging_disk;
+mod kubernetes;
 mod mariadb;
 pub mod port;
 mod postgres;
@@ -45,6 +46,7 @@ mod zookeeper;
 
 pub use certificates::Certificates;
 pub use etcd::{Etcd, EtcdCluster};
+pub use kubernetes::Kubernetes;
 pub use mariadb::{GaleraPair, MariaDb, MariaDbPair, is_mysql};
 pub use postgres::{PgBouncer, Postgres};
 pub use proxy::Proxy;
