@@ -7,14 +7,16 @@ use std::{env, fmt};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderValue, USER_AGENT};
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
+};
 use hyper::{Method, Request, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::ClientConfig;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout_at};
 
-use super::error::{ApiAnswer, KubernetesFailure};
+use super::error::{ApiAnswer, KubernetesFailure, ServerState};
 use super::lease_object::LONGEST_PREFIX;
 use crate::UrlError;
 use crate::error::chain;
@@ -27,6 +29,8 @@ const CONNECT: Duration = Duration::from_millis(1500);
 const READ: Duration = Duration::from_secs(3);
 /// The limit for the answer to a write.
 const WRITE: Duration = Duration::from_secs(5);
+/// The path of the server's readiness.
+const READY: &str = "/readyz";
 /// The maximum bytes of one answer: a page of records of 64 KiB, in base64 and with the fields that the
 /// server adds.
 const LARGEST_ANSWER: usize = 96 << 20;
@@ -65,7 +69,7 @@ impl KubernetesClient {
         }
     }
 
-    /// Sends a write, once.
+    /// Sends a write, and never again if it may have happened.
     pub(super) async fn write(
         &self,
         method: Method,
@@ -75,6 +79,7 @@ impl KubernetesClient {
         self.call(WRITE, method, path, Some(body)).await
     }
 
+    /// Sends a call, and sends it again if the server refused it for the moment. Such a call had no effect.
     async fn call(
         &self,
         limit: Duration,
@@ -82,20 +87,52 @@ impl KubernetesClient {
         path_and_query: &str,
         body: Option<&Value>,
     ) -> Result<ApiAnswer, KubernetesFailure> {
-        let request = self.request(method, path_and_query, body)?;
-        let answered = timeout(limit, async {
-            let response = match self.client.request(request).await {
-                Ok(response) => response,
-                Err(error) if error.is_connect() => return Err(KubernetesFailure::NotSent(chain(&error))),
-                Err(error) => return Err(KubernetesFailure::Broken(chain(&error))),
-            };
-            let status = response.status().as_u16();
-            let date = response.headers().get(DATE).and_then(|it| it.to_str().ok()).map(ToOwned::to_owned);
-            let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
-            let body = body.map_err(|error| KubernetesFailure::Broken(chain(&*error)))?.to_bytes();
-            Ok(ApiAnswer { status, date, body })
-        });
-        answered.await.unwrap_or(Err(KubernetesFailure::NoAnswer(limit)))
+        let end = Instant::now() + limit;
+        let mut known_to_be_ready = false;
+        loop {
+            let request = self.request(method.clone(), path_and_query, body)?;
+            let answered = timeout_at(end, self.send(request)).await;
+            let mut answer = answered.unwrap_or(Err(KubernetesFailure::NoAnswer(limit)))?;
+            match (answer.status, answer.retry_after) {
+                // Flow control.
+                (429, Some(pause)) if Instant::now() + pause < end => sleep(pause).await,
+                // A server that starts refuses accounts whose token or rights it has not read yet. Once it is
+                // ready, its refusal counts.
+                (401 | 403, _) if !known_to_be_ready => {
+                    if !timeout_at(end, self.is_ready()).await.unwrap_or(false) {
+                        answer.server = ServerState::Starting;
+                        return Ok(answer);
+                    }
+                    known_to_be_ready = true;
+                }
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    /// Returns whether the server has started. By default it tells everybody; before it has read any rights, it
+    /// refuses that too.
+    async fn is_ready(&self) -> bool {
+        // Without the token, which may be the one that is refused.
+        let request = Request::get(format!("{}{READY}", self.server)).body(Full::default());
+        let Ok(request) = request else { return true };
+        let answer = self.send(request).await;
+        answer.is_ok_and(|it| !matches!(it.status, 403 | 500..))
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<ApiAnswer, KubernetesFailure> {
+        let response = match self.client.request(request).await {
+            Ok(response) => response,
+            Err(error) if error.is_connect() => return Err(KubernetesFailure::NotSent(chain(&error))),
+            Err(error) => return Err(KubernetesFailure::Broken(chain(&error))),
+        };
+        let status = response.status().as_u16();
+        let text = |name: HeaderName| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+        let date = text(DATE);
+        let retry_after = text(RETRY_AFTER).and_then(|it| it.parse().ok()).map(Duration::from_secs);
+        let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
+        let body = body.map_err(|error| KubernetesFailure::Broken(chain(&*error)))?.to_bytes();
+        Ok(ApiAnswer { status, date, retry_after, body, server: ServerState::Unknown })
     }
 
     fn request(

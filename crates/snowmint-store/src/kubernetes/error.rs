@@ -58,7 +58,12 @@ pub(super) fn refused(
             said = format!("{said}: {part}");
         }
     }
-    let (kind, advice) = meaning(effect, answer.status, &message);
+    let (kind, advice) = match answer.server {
+        ServerState::Starting => {
+            (StoreErrorKind::Unavailable, "the API server is not ready, as while it starts: retry")
+        }
+        ServerState::Unknown => meaning(effect, answer.status, &message),
+    };
     StoreError::new(kind, operation, store, format!("the API server answered \"{said}\"; {advice}"))
 }
 
@@ -69,6 +74,9 @@ fn meaning(effect: Effect, status: u16, message: &str) -> (StoreErrorKind, &'sta
         401 => (StoreErrorKind::Other, "token or certificate rejected: check token_file= or cert="),
         403 if message.contains("exceeded quota") => {
             (StoreErrorKind::Full, "raise the quota of leases in the namespace")
+        }
+        403 if message.contains("is being terminated") => {
+            (StoreErrorKind::ReadOnly, "the namespace is being deleted: use another one")
         }
         403 => {
             let kind =
@@ -88,7 +96,19 @@ fn meaning(effect: Effect, status: u16, message: &str) -> (StoreErrorKind, &'sta
 pub(super) struct ApiAnswer {
     pub(super) status: u16,
     pub(super) date: Option<String>,
+    /// How long the server asks to wait before the next call.
+    pub(super) retry_after: Option<Duration>,
     pub(super) body: Bytes,
+    pub(super) server: ServerState,
+}
+
+/// What is known about the server of a refusal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ServerState {
+    /// It was not asked, or is ready.
+    Unknown,
+    /// It is not ready.
+    Starting,
 }
 
 /// The body of a failure: `meta/v1` Status.
@@ -152,7 +172,8 @@ mod tests {
 
     fn answer(body: &'static str) -> ApiAnswer {
         let date = Some("Thu, 01 Jan 1970 00:00:07 GMT".to_owned());
-        ApiAnswer { status: 404, date, body: Bytes::from_static(body.as_bytes()) }
+        let body = Bytes::from_static(body.as_bytes());
+        ApiAnswer { status: 404, date, retry_after: None, body, server: ServerState::Unknown }
     }
 
     #[test]

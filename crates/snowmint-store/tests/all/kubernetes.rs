@@ -12,7 +12,7 @@ use snowmint_store::{
     Expected, KubernetesStore, OpenError, Revision, Store, StoreErrorKind, Swap, conformance,
 };
 use snowmint_test_servers::{Certificates, Proxy};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 
 use self::api_server::ApiServer;
@@ -213,6 +213,46 @@ async fn refusals_are_told_apart() {
     assert_eq!(elsewhere.load(&key("a")).await.unwrap(), None);
     let error = elsewhere.compare_and_set(&key("a"), Expected::Absent, b"lost").await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Other, "{error}");
+}
+
+/// Goal: a call that the server rejects for the moment waits as the server asks, and the same call then succeeds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rejected_call_waits_and_succeeds() {
+    let server = ApiServer::start(None).await;
+    let store = open(&url(&server)).await;
+    let record = put(&*store, "a", b"1").await;
+    server.state().busy = 1;
+    let began = Instant::now();
+    let written = store.compare_and_set(&key("a"), Expected::Revision(record.revision), b"2").await;
+    assert!(matches!(written, Ok(Swap::Done(_))), "{written:?}");
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    server.state().busy = 1;
+    assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"2");
+    server.state().busy = 1;
+    assert_eq!(store.list("").await.unwrap().len(), 1);
+}
+
+/// Goal: a server that has just started and does not know the account yet is unavailable; its refusals say nothing
+/// about the account.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusals_of_a_starting_server_are_temporary() {
+    let server = ApiServer::start(None).await;
+    let store = open(&url(&server)).await;
+    let record = put(&*store, "a", b"1").await;
+    // Before a server knows any rights, nobody may ask whether it is ready.
+    for starting in [(401, 500), (403, 500), (403, 403)] {
+        server.state().starting = Some(starting);
+        let load = store.load(&key("a")).await.unwrap_err();
+        assert_eq!(load.kind(), StoreErrorKind::Unavailable, "{load}");
+        let write =
+            store.compare_and_set(&key("a"), Expected::Revision(record.revision), b"2").await.unwrap_err();
+        assert_eq!(write.kind(), StoreErrorKind::Unavailable, "{write}");
+        assert!(write.to_string().contains("the API server is not ready"), "{write}");
+        let open = KubernetesStore::open(&url(&server)).await.unwrap_err();
+        assert!(open.is_temporary(), "{open}");
+    }
+    server.state().starting = None;
+    assert_eq!(store.load(&key("a")).await.unwrap(), Some(record));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

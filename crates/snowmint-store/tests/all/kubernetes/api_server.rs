@@ -8,6 +8,7 @@
 //! - PUT of a name that does not exist *creates* it, whatever `resourceVersion` it names; PATCH of one is
 //!   404;
 //! - a write that changes nothing is not made and leaves the `resourceVersion` as it was;
+//! - a server that starts refuses accounts whose token or rights it has not read yet, and is not ready;
 //! - pages of a list show one instant, and a `continue` that is too old is 410 `Expired`.
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
@@ -42,6 +44,10 @@ pub(crate) struct State {
     pub(crate) token: Option<String>,
     /// Answer writes with this status instead of their result.
     pub(crate) after_write: Option<u16>,
+    /// Number of calls to reject with 429, which asks to wait for a second.
+    pub(crate) busy: usize,
+    /// Refuse all accounts with the first status, and say with the second one that it is not ready.
+    pub(crate) starting: Option<(u16, u16)>,
     /// Refuse writes with this status and text.
     pub(crate) refuse_writes: Option<(u16, &'static str)>,
     /// Number of pages to answer with 410.
@@ -118,6 +124,9 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, state: Arc<Mutex<Stat
         let (status, answer) = state.lock().unwrap().answer(&parts, &body.to_bytes());
         let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
         *response.status_mut() = status.try_into().unwrap();
+        if status == 429 {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         Ok(response)
     });
     // A client may disconnect at any time.
@@ -156,6 +165,17 @@ fn conflict(name: &str) -> Answered {
 
 impl State {
     fn answer(&mut self, request: &hyper::http::request::Parts, body: &[u8]) -> Answered {
+        let ready = request.uri.path() == "/readyz";
+        match self.starting {
+            Some((_, status)) if ready => return failure(status, "", "readyz check failed", &Value::Null),
+            Some((status, _)) => return failure(status, "", "not yet", &Value::Null),
+            None if ready => return (200, json!("ok")),
+            None => {}
+        }
+        if self.busy > 0 {
+            self.busy -= 1;
+            return failure(429, "TooManyRequests", "too many requests, please try again later", &json!({}));
+        }
         let token =
             request.headers.get("authorization").and_then(|it| it.to_str().ok()?.strip_prefix("Bearer "));
         if self.token.is_some() && self.token.as_deref() != token {
