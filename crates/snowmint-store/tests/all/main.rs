@@ -14,6 +14,7 @@ mod etcd;
 mod failing;
 mod id_in_columns;
 mod kubernetes;
+mod kubernetes_cluster;
 mod mysql;
 mod mysql_failover;
 mod mysql_only;

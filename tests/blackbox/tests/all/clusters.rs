@@ -102,6 +102,14 @@ fn no_duplicates_on_postgres() {
     run(&Plan::new("chaos-postgres", Kind::Postgres));
 }
 
+/// Goal: the same on Lease objects of Kubernetes, with the rights that the manifests grant. Its API server and its
+/// etcd are both a single server.
+#[test]
+#[ignore = "needs a real API server: see ./check kubernetes"]
+fn no_duplicates_on_kubernetes() {
+    run(&Plan::new("chaos-kubernetes", Kind::Kubernetes));
+}
+
 /// Goal: the same where the primary changes, on MariaDB with a replica that confirms each commit, for ids and
 /// numbers.
 #[test]

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use snowmint_test_servers::Kubernetes;
 use snowmint_test_servers::snowmint::third_party::output;
 use snowmint_test_servers::snowmint::{binary, workspace};
 
@@ -43,11 +44,66 @@ fn the_image_serves_as_an_ordinary_user() {
 #[test]
 fn manifests_are_valid() {
     let said = output("python3", [path(&packaging("check.py")), path(&binary())]);
-    for name in
-        ["Dockerfile", "compose.yaml", "deployment", "statefulset", "overlays/production", "overlays/tls"]
-    {
+    for name in [
+        "Dockerfile",
+        "compose.yaml",
+        "deployment",
+        "statefulset",
+        "overlays/production",
+        "overlays/prometheus-operator",
+        "overlays/tls",
+    ] {
         assert!(said.contains(name), "{name}: {said}");
     }
+}
+
+/// Goal: a real API server accepts all manifests and the chart, from its installation to its removal. Method: dry runs
+/// of each kustomization, and `helm` on a server that runs no pods.
+#[test]
+#[ignore = "needs a real API server: see ./check kubernetes"]
+fn kubernetes_accepts_the_manifests_and_the_chart() {
+    let kubernetes = Kubernetes::start();
+    let monitor = kubernetes.pod_monitor();
+    kubernetes.kubectl(&["apply", "--server-side", "--filename", path(&monitor)]);
+    kubernetes.kubectl(&["wait", "--for=condition=Established", "--filename", path(&monitor)]);
+    // The namespace of overlays/production; a dry run does not create it.
+    kubernetes.kubectl(&["create", "namespace", "ids"]);
+    for (folder, workload) in [
+        ("deployment", "deployment.apps"),
+        ("statefulset", "statefulset.apps"),
+        ("overlays/production", "deployment.apps"),
+        ("overlays/prometheus-operator", "podmonitor.monitoring.coreos.com"),
+        ("overlays/tls", "deployment.apps"),
+    ] {
+        let manifests = packaging("kubernetes").join(folder);
+        let args = ["apply", "--server-side", "--dry-run=server", "--kustomize", path(&manifests)];
+        let said = kubernetes.kubectl(&args);
+        assert!(said.contains(&format!("{workload}/snowmint serverside-applied")), "{folder}: {said}");
+    }
+
+    let chart = packaging("helm/snowmint");
+    let release = ["snowmint", path(&chart), "--namespace", "ids"];
+    let said = kubernetes.helm(&[&["install"][..], &release].concat());
+    assert!(said.contains("http://snowmint.ids:8080/v1/ids/default"), "{said}");
+    let found = |kinds: &str| kubernetes.kubectl(&["get", kinds, "--namespace", "ids", "--output", "name"]);
+    assert_eq!(found("deployments,networkpolicies").lines().count(), 2);
+    let verbs = kubernetes.kubectl(&[
+        "get",
+        "role",
+        "snowmint",
+        "--namespace",
+        "ids",
+        "--output",
+        "jsonpath={.rules[*].verbs}",
+    ]);
+    assert_eq!(verbs, r#"["get","list","create","patch"]"#);
+    let values = ["--set", "kind=StatefulSet,podMonitor.enabled=true,tls.secretName=a,tokens.secretName=b"];
+    let said = kubernetes.helm(&[&["upgrade"][..], &release, &values].concat());
+    assert!(said.contains("https://snowmint.ids:8080/v1/ids/default"), "{said}");
+    assert_eq!(found("deployments"), "");
+    assert_eq!(found("statefulsets,podmonitors").lines().count(), 2);
+    kubernetes.helm(&["uninstall", "snowmint", "--namespace", "ids"]);
+    assert_eq!(found("statefulsets,podmonitors,services,roles,networkpolicies"), "");
 }
 
 /// Goal: the unit gives its process few rights. Method: `systemd-analyze security`, whose scale goes from 0

@@ -2,14 +2,19 @@
 //! Each node reaches them through its own proxies, which produce network faults.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use snowmint_test_servers::{EtcdCluster, MariaDb, Postgres, Proxy, Redis, Server, ZooKeeperEnsemble};
+use snowmint_test_servers::{
+    EtcdCluster, Kubernetes, MariaDb, Postgres, Proxy, Redis, Server, ZooKeeperEnsemble,
+};
 
 use super::switchovers::{MariaDbs, PostgresPair, Redises, Replicated, Synchronous, hosts_of};
 
 /// Number of members of a cluster.
 const MEMBERS: usize = 3;
+/// The namespace of the nodes in Kubernetes.
+const NAMESPACE: &str = "ids";
 
 /// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,8 @@ pub(crate) enum Kind {
     Postgres,
     MariaDb,
     Redis,
+    /// An API server and its etcd.
+    Kubernetes,
     /// With a replica that confirms each commit.
     MariaDbPair,
     PostgresSynchronous,
@@ -35,6 +42,8 @@ pub(crate) enum Coordinators {
     Postgres(Postgres),
     MariaDb(MariaDb),
     Redis(Redis),
+    /// With the file of the token of the nodes.
+    Kubernetes(Kubernetes, PathBuf),
     Replicated(Box<dyn Replicated>),
 }
 
@@ -46,6 +55,13 @@ impl Coordinators {
             Kind::Postgres => Self::Postgres(Postgres::start()),
             Kind::MariaDb => Self::MariaDb(MariaDb::start()),
             Kind::Redis => Self::Redis(Redis::start()),
+            Kind::Kubernetes => {
+                let kubernetes = Kubernetes::start();
+                kubernetes.add_namespace(NAMESPACE);
+                let token = kubernetes.server().folder().join("token-of-nodes");
+                kubernetes.write_token(NAMESPACE, "24h", &token);
+                Self::Kubernetes(kubernetes, token)
+            }
             Kind::MariaDbPair => Self::Replicated(Box::new(MariaDbs::start())),
             Kind::PostgresSynchronous => Self::Replicated(Box::new(PostgresPair::start(Synchronous::Yes))),
             Kind::PostgresAsynchronous => Self::Replicated(Box::new(PostgresPair::start(Synchronous::No))),
@@ -68,6 +84,7 @@ impl Coordinators {
             Self::Postgres(server) => vec![server],
             Self::MariaDb(server) => vec![server],
             Self::Redis(server) => vec![server],
+            Self::Kubernetes(kubernetes, _) => vec![kubernetes.server(), kubernetes.etcd()],
             Self::Replicated(replicated) => replicated.servers(),
         }
     }
@@ -83,14 +100,17 @@ impl Coordinators {
     }
 
     /// The store URL for a node that reaches the servers at these addresses.
-    fn url(&self, hosts: &[SocketAddr]) -> String {
-        let hosts = hosts_of(hosts);
+    fn url(&self, addresses: &[SocketAddr]) -> String {
+        let hosts = hosts_of(addresses);
         match self {
             Self::Etcd(_) => format!("etcd://{hosts}"),
             Self::ZooKeeper(_) => format!("zookeeper://{hosts}/snowmint"),
             Self::Postgres(_) => format!("postgres://postgres@{hosts}/postgres"),
             Self::MariaDb(_) => format!("mysql://root@{hosts}/test"),
             Self::Redis(_) => format!("redis://{hosts}"),
+            Self::Kubernetes(kubernetes, token) => {
+                kubernetes.store_url(NAMESPACE, token, addresses[0].port())
+            }
             Self::Replicated(replicated) => replicated.url(&hosts),
         }
     }
