@@ -1,9 +1,11 @@
 //! `snowmint sql` prints SQL that reads the ids of a layout, and for PostgreSQL and MariaDB also SQL that
-//! makes them.
+//! makes them. For PostgreSQL, it can also change a column of numbers to these ids.
 //!
 //! The texts are templates in the folder `sql`; `{{name}}` is replaced by a value of [`Values`]. The
 //! templates of the generators also explain why no cursor is used twice: users read the explanation in the
 //! printed SQL.
+
+mod conversion;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,6 +17,7 @@ use snowmint::field::{Field, Generation, Sequence, Timestamp};
 use snowmint::utc::{MAX_UNIX_MS, Utc};
 use snowmint::{Clock as _, DatacenterId, Layout, Parts, WallClock, WorkerId};
 
+use self::conversion::{Column, Conversion, ConversionArgs};
 use crate::error::{Failure, report};
 use crate::flag_values;
 use crate::output::Output;
@@ -39,6 +42,7 @@ Examples:
   snowmint sql mysql --layout leaf | mysql shop
   snowmint sql sqlite --layout js53 --table orders | sqlite3 shop.db
   snowmint sql postgres --layout twitter --worker 7 --drop
+  snowmint sql postgres --layout twitter --convert orders.id
 
 Read ids, everywhere:
   snowmint_time(id)         when the id was made, to the millisecond
@@ -57,6 +61,16 @@ Make ids, with --worker, in PostgreSQL and MariaDB. No extension, no superuser:
   Not guaranteed:  copies of the database (restored, cloned, promoted before
                    they had everything) use the same worker: run the script
                    there with another one before they make ids.
+
+Convert a serial, bigserial or identity column of PostgreSQL, once the functions
+are installed; each is one statement that works or changes nothing:
+  --convert orders.id            new rows get ids, existing rows keep theirs
+  --convert orders.id --rewrite  also changes integer to bigint, here and in
+                                 foreign keys: writes these tables again
+  --convert orders.id --revert   the way back
+  It locks the table: sessions wait for it, and it waits up to 5 s for open
+  transactions. It refuses columns whose numbers new ids could repeat. To try
+  it, run it between BEGIN and ROLLBACK: it shows each change as a NOTICE.
 
 Install and run as the role that owns the functions. In PostgreSQL clients need
 EXECUTE only.
@@ -103,6 +117,8 @@ pub(crate) struct Args {
     /// Print SQL that removes everything that the same command installs
     #[arg(long)]
     drop: bool,
+    #[command(flatten)]
+    conversion: ConversionArgs,
 }
 
 /// A database for which SQL can be printed.
@@ -181,8 +197,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     {
         report("warning", &warning);
     }
+    let script = match args.conversion.of_column() {
+        Some((column, how)) => values.convert(column, how),
+        None if args.drop => values.drop(args),
+        None => values.install(args),
+    };
     let mut out = Output::new();
-    out.bytes(if args.drop { values.drop(args) } else { values.install(args) }.as_bytes())?;
+    out.bytes(script.as_bytes())?;
     out.flush()
 }
 
@@ -193,6 +214,8 @@ fn check_flags(args: &Args) -> Result<(), Failure> {
     let no_postgres = dialect != Dialect::Postgres;
     let for_sqlite = "expected with sqlite only: other databases get functions";
     let for_postgres = "expected with postgres only";
+    let converts = args.conversion.of_column().is_some();
+    let for_install = "expected without --convert, which changes a column and installs nothing";
     let refused = [
         (
             mysql && worker,
@@ -213,6 +236,16 @@ fn check_flags(args: &Args) -> Result<(), Failure> {
         ),
         (!sqlite && args.table.is_some(), "--table", for_sqlite),
         (!sqlite && args.column.is_some(), "--column", for_sqlite),
+        (no_postgres && converts, "--convert", for_postgres),
+        (
+            converts && !args.layout.sorts_by_time(),
+            "--convert",
+            "the timestamp of the layout is not on top: its ids do not increase, and could repeat a number",
+        ),
+        (converts && args.drop, "--drop", "expected without --convert: --revert prints its way back"),
+        (converts && worker, "--worker", for_install),
+        (converts && args.max_ahead.is_some(), "--max-ahead", for_install),
+        (converts && args.may_lose.is_some(), "--may-lose", for_install),
         (no_postgres && args.max_ahead.is_some(), "--max-ahead", for_postgres),
         (no_postgres && args.may_lose.is_some(), "--may-lose", for_postgres),
     ];
@@ -254,6 +287,7 @@ impl Values {
             (_, None) => String::new(),
         };
         let prefix = &args.prefix.0;
+        self.set("schema_name", args.schema.as_ref().map_or("public", |Name(schema)| schema));
         self.set("name", format_args!("{schema}{prefix}"));
         self.set("prefix", prefix);
         self.set("event", format_args!("{schema}{prefix}_clock"));
@@ -443,6 +477,25 @@ impl Values {
         script
     }
 
+    /// Returns the SQL that changes a column, or changes it back.
+    fn convert(mut self, column: &Column, how: Conversion) -> String {
+        let schema = column.schema.clone().unwrap_or_else(|| self.0["schema_name"].clone());
+        let names = [&schema, &column.table, &column.name];
+        self.set("shown_column", names.map(|it| conversion::shown(it)).join("."));
+        for (value, name) in ["column_schema", "column_table", "column_name"].into_iter().zip(names) {
+            self.set(value, conversion::literal(name));
+        }
+        self.set("rewrite", how == Conversion::ConvertAndRewrite);
+        self.set("begin", self.fill(include_str!("sql/postgres_column.sql")));
+        self.set("end", include_str!("sql/postgres_column_end.sql"));
+        match how {
+            Conversion::Convert | Conversion::ConvertAndRewrite => {
+                self.fill(include_str!("sql/postgres_convert.sql"))
+            }
+            Conversion::Revert => self.fill(include_str!("sql/postgres_revert.sql")),
+        }
+    }
+
     /// Replaces each `{{name}}` with its value.
     fn fill(&self, template: &str) -> String {
         let mut filled = String::new();
@@ -608,6 +661,7 @@ mod tests {
             table: (dialect == Dialect::Sqlite).then(|| Name("orders".to_owned())),
             column: None,
             drop: false,
+            conversion: ConversionArgs::default(),
         }
     }
 

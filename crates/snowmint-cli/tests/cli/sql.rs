@@ -1,6 +1,7 @@
-//! `snowmint sql`: real databases run the printed SQL. The tests of generators are in [`generators`], those
-//! of dumps in [`copies`].
+//! `snowmint sql`: real databases run the printed SQL. The tests of generators are in [`generators`], those of
+//! conversions in [`conversion`], those of dumps in [`copies`].
 
+mod conversion;
 mod copies;
 mod generators;
 
@@ -421,6 +422,20 @@ fn flags_that_do_not_fit_are_refused() {
         ("sqlite --layout leaf", "--table: "),
         ("postgres --layout leaf --table t", "--table: expected with sqlite only"),
         ("mariadb --layout leaf --max-ahead 1s", "--max-ahead: expected with postgres only"),
+        ("postgres --layout leaf --convert id", "--convert: "),
+        ("mariadb --layout leaf --convert t.id", "--convert: expected with postgres only"),
+        ("postgres --layout leaf --convert t.id --worker 1", "--worker: expected without --convert"),
+        ("postgres --layout leaf --convert t.id --max-ahead 1d", "--max-ahead: expected without --convert"),
+        (
+            "postgres --layout leaf --convert t.id --drop",
+            "--drop: expected without --convert: --revert prints its way back",
+        ),
+        (
+            "postgres --layout worker:10,sequence:12,time:41,epoch:2020-01-01 --convert t.id",
+            "--convert: the timestamp of the layout is not on top",
+        ),
+        ("postgres --layout leaf --revert", "--convert"),
+        ("postgres --layout leaf --convert t.id --rewrite --revert", "--rewrite"),
         ("postgres --layout leaf --worker 1024", "--worker: "),
         ("postgres --layout leaf --worker 1 --datacenter 1", "--datacenter: the layout"),
         ("postgres --layout baidu --worker 1", "--layout: layout `time:28@1s"),
@@ -438,4 +453,7 @@ fn flags_that_do_not_fit_are_refused() {
         let error = sandbox.refused(&args, 2);
         assert!(error.contains(wanted), "{args:?}: {error}");
     }
+    // As the help writes the default.
+    let one_day = script("postgres --layout twitter --worker 1 --max-ahead 1d");
+    assert_eq!(one_day, script("postgres --layout twitter --worker 1"));
 }
