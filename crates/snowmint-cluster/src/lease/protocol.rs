@@ -261,6 +261,15 @@ pub struct SettledLease {
     pub is_in_gap: bool,
 }
 
+/// When the next renewal comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// As long after this one as this one after the last.
+    Steady,
+    /// At any time up to then.
+    Scattered,
+}
+
 /// [`LeaseEvent::Granted`] or [`LeaseEvent::Extended`].
 type SettledEvent = fn(SettledLease) -> LeaseEvent;
 
@@ -754,6 +763,8 @@ impl<B: Begin> LeaseProtocol<B> {
         attempt: Option<WriteAttempt>,
         revision: Revision,
     ) -> LeaseNext {
+        let is_in_step =
+            self.failures == 0 && self.lease.is_some_and(|lease| lease.is_usable && !lease.resumed);
         self.failures = 0;
         self.watched = None;
         self.unrenewed.clear();
@@ -811,7 +822,8 @@ impl<B: Begin> LeaseProtocol<B> {
         } else if is_claim {
             self.events.push(LeaseEvent::Claimed { worker: write.worker, settles_in_ms });
         }
-        self.wait_to_renew(now, until_unix_ms)
+        let pace = if is_in_step { Pace::Steady } else { Pace::Scattered };
+        self.wait_to_renew(now, until_unix_ms, pace)
     }
 
     fn claim_failed(&mut self, now: Now) -> LeaseNext {
@@ -858,24 +870,39 @@ impl<B: Begin> LeaseProtocol<B> {
     /// Waits until a third of the window has passed, counted back from the granted end: a late answer has
     /// used up some of it.
     ///
+    /// The first wait is any part of that: nodes that started at the same time, or whose store has come back,
+    /// would otherwise renew in the same seconds for many windows.
+    ///
     /// Over a store that may lose writes, a grant becomes usable one renewal later. Renewals are twice as
     /// frequent there, so that the store may be down for as long, but not so frequent that they could not
     /// settle the grant before them.
-    fn wait_to_renew(&mut self, now: Now, until_unix_ms: u64) -> LeaseNext {
+    fn wait_to_renew(&mut self, now: Now, until_unix_ms: u64, pace: Pace) -> LeaseNext {
         let left_ms = until_unix_ms.saturating_sub(now.unix_ms);
         let LeaseSettings { window_ms, may_lose_ms, .. } = self.settings;
         let third_ms = window_ms / 3;
         match self.lease {
             Some(RecordedLease { is_usable: false, .. }) => self.wait_at_least(State::Hold, may_lose_ms),
             _ if may_lose_ms == 0 => {
-                self.wait_about(State::Hold, left_ms.saturating_sub(2 * third_ms).min(third_ms))
+                let wait_ms = left_ms.saturating_sub(2 * third_ms).min(third_ms);
+                let sooner_ms = self.sooner_ms(wait_ms, pace);
+                self.wait_about(State::Hold, wait_ms - sooner_ms)
             }
             _ => {
                 let every_ms = may_lose_ms.max(window_ms / 6);
                 let wait_ms = left_ms.saturating_sub(window_ms.saturating_sub(every_ms)).min(every_ms);
+                let wait_ms = wait_ms.max(may_lose_ms);
+                let sooner_ms = self.sooner_ms(wait_ms - may_lose_ms, pace);
                 let later_ms = self.random.below(every_ms / 8 + 1);
-                self.wait_at_least(State::Hold, wait_ms.max(may_lose_ms) + later_ms)
+                self.wait_at_least(State::Hold, wait_ms - sooner_ms + later_ms)
             }
+        }
+    }
+
+    /// Returns how much of this time the next renewal comes early.
+    fn sooner_ms(&mut self, ms: u64, pace: Pace) -> u64 {
+        match pace {
+            Pace::Steady => 0,
+            Pace::Scattered => self.random.below(ms + 1),
         }
     }
 

@@ -96,8 +96,46 @@ fn lease() -> (LeaseProtocol, WorkerId) {
     let turn = protocol.step(at(NOW), LeaseInput::Swapped(Ok(Swap::Done(Revision(1)))));
     let lease = Lease { worker, from_unix_ms: NOW, until_unix_ms: NOW + WINDOW };
     assert_eq!(granted(&turn.events), [lease]);
-    assert!(matches!(turn.next, LeaseNext::Wait(ms) if (WINDOW / 4..=WINDOW / 3).contains(&ms)));
+    assert!(matches!(turn.next, LeaseNext::Wait(ms) if (1..=WINDOW / 3).contains(&ms)));
     (protocol, worker)
+}
+
+/// Goal: nodes that start together, or whose store comes back, renew apart from each other. Method: the wait
+/// after the first grant, after a renewal, and after one that failed at first, by a hundred nodes.
+#[test]
+fn the_first_renewal_after_a_claim_or_a_failure_comes_at_any_time() {
+    let third = WINDOW / 3;
+    let mut waits = [(); 3].map(|()| Vec::new());
+    for seed in 0..100 {
+        let mut protocol = LeaseProtocol::new(settings(WorkerChoice::Any), seed);
+        protocol.step(at(NOW), LeaseInput::Wake);
+        protocol.step(at(NOW), listed(vec![]));
+        let done = |revision| LeaseInput::Swapped(Ok(Swap::Done(Revision(revision))));
+        let mut waited = |nth: usize, turn: LeaseTurn| match turn.next {
+            LeaseNext::Wait(ms) => waits[nth].push(ms),
+            LeaseNext::Call(_) | LeaseNext::Stop => panic!("{turn:?}"),
+        };
+        waited(0, protocol.step(at(NOW), done(1)));
+        swap_of(&protocol.step(at(NOW + third), LeaseInput::Wake));
+        waited(1, protocol.step(at(NOW + third), done(2)));
+        swap_of(&protocol.step(at(NOW + 2 * third), LeaseInput::Wake));
+        protocol.step(at(NOW + 2 * third), LeaseInput::Swapped(Err(CallFailure::NotDone)));
+        let (worker, now) = (protocol.settled_lease().unwrap().worker, at(NOW + 2 * third + 100));
+        protocol.step(now, LeaseInput::Wake);
+        let mut found = entry(worker.0, "me", NOW + third + WINDOW, 0);
+        (found.revision, found.record.as_mut().unwrap().tag) =
+            (Revision(2), protocol.settled_lease().unwrap().tag);
+        swap_of(&protocol.step(now, LeaseInput::Loaded(Ok(Some(found)))));
+        waited(2, protocol.step(now, done(3)));
+    }
+    for waits in &mut waits {
+        waits.sort_unstable();
+    }
+    let [claimed, renewed, failed] = waits;
+    assert!(renewed[0] >= third * 7 / 8 && renewed[99] <= third, "{renewed:?}");
+    for any in [claimed, failed] {
+        assert!(any[5] < third / 4 && any[94] > third * 3 / 4 && any[99] <= third, "{any:?}");
+    }
 }
 
 #[test]
@@ -229,7 +267,7 @@ fn a_lease_that_is_learned_of_late_is_renewed_earlier() {
         let found = WorkerEntry { worker, revision: Revision(2), record: Some(written) };
         let turn = protocol.step(at(late), LeaseInput::Loaded(Ok(Some(found))));
         assert!(
-            matches!(turn.next, LeaseNext::Wait(ms) if (most_ms * 7 / 8..=most_ms).contains(&ms)),
+            matches!(turn.next, LeaseNext::Wait(ms) if (1..=most_ms).contains(&ms)),
             "{late_ms}: {turn:?}"
         );
         let again = swap_of(&protocol.step(at(late), LeaseInput::Wake));
