@@ -72,7 +72,7 @@ impl<B: Begin> LeaseProtocol<B> {
         }
         let paused_ms = self.probing.hundred_from_steady_ms.saturating_sub(now.steady_ms);
         let frees_first = self.probing.frees_first;
-        let frees_ms = frees_first.map_or(u64::MAX, |(_, until)| until.saturating_sub(now.unix_ms));
+        let frees_ms = frees_first.map_or(u64::MAX, |it| it.frees_unix_ms.saturating_sub(now.unix_ms));
         if frees_ms < paused_ms {
             let later_ms = self.random.below(frees_ms / 8 + 1);
             return self.wait_at_least(State::Seek, frees_ms + later_ms);
@@ -135,7 +135,9 @@ impl<B: Begin> LeaseProtocol<B> {
             FoundWorker::Lapsed(candidate) => self.candidates.push_back(candidate),
             // One in a gap is taken only if no other worker is free.
             FoundWorker::InGap { frees_unix_ms, .. } | FoundWorker::Taken { frees_unix_ms } => {
-                self.probing.found_taken(worker, frees_unix_ms);
+                let holder = entry.and_then(|entry| Some(&entry.record.as_ref()?.holder));
+                let whose = Whose::of(holder, &self.settings.holder);
+                self.probing.found_taken(Awaited { whose, frees_unix_ms, worker });
             }
             FoundWorker::Unreadable => {}
         }
@@ -187,14 +189,15 @@ impl<B: Begin> LeaseProtocol<B> {
     /// Chooses a worker if there are others too: the node never reads a large pool in one call.
     fn choose_of_some(&mut self, now: Now, scope: LookScope, entries: &[WorkerEntry]) -> LeaseNext {
         let (settings, unrenewed) = (&self.settings, &self.unrenewed);
-        match (SeenRecords { settings, scope, entries, now, unrenewed }).choose(&mut self.random) {
+        let seen = SeenRecords { settings, scope, entries, now, unrenewed };
+        match seen.choose(&mut self.random) {
             Choice::Claim(candidates) => {
                 let seen_before = std::mem::replace(&mut self.candidates, candidates);
                 self.candidates.extend(seen_before);
             }
             Choice::NoneFree { first } => {
-                if let Some((worker, _, until_unix_ms)) = &first {
-                    self.probing.found_taken(*worker, *until_unix_ms);
+                if let Some(awaited) = seen.awaited() {
+                    self.probing.found_taken(awaited);
                 }
                 if self.candidates.is_empty() && scope.is_wide() {
                     self.probing.looked_in_vain(now.steady_ms, &mut self.random);
@@ -449,7 +452,11 @@ impl SeenRecords<'_> {
             candidates.sort_by_key(|it: &WorkerCandidate| (it.granted_until_unix_ms, it.worker));
         }
         let free = free_workers(self.scope.range(self.settings.pool.workers()), self.entries, random);
-        let lapsed = lapsed.into_iter().take(TRIES);
+        // Nodes that start at the same time look at the same hundred, and prefer different ones of the half
+        // that lapsed first.
+        let others = if self.scope.is_wide() { (lapsed.len() / 2).saturating_sub(TRIES) } else { 0 };
+        let start = random.below(others as u64 + 1);
+        let lapsed = lapsed.into_iter().skip(usize::try_from(start).unwrap_or_default()).take(TRIES);
         let mut candidates: VecDeque<_> = own.into_iter().take(TRIES).chain(free).chain(lapsed).collect();
         if candidates.is_empty() {
             candidates.extend(in_gaps.into_iter().take(TRIES));
@@ -471,12 +478,22 @@ impl SeenRecords<'_> {
 
     /// Returns the worker that frees first.
     fn frees_first(&self) -> Option<(WorkerId, Holder, u64)> {
-        let records = self.entries.iter().filter_map(|entry| {
+        let (first, record) = self.taken().min_by_key(|(taken, _)| taken.frees_unix_ms)?;
+        Some((first.worker, record.holder.clone(), first.frees_unix_ms))
+    }
+
+    /// Returns the worker to wait for.
+    fn awaited(&self) -> Option<Awaited> {
+        self.taken().map(|(taken, _)| taken).min()
+    }
+
+    fn taken(&self) -> impl Iterator<Item = (Awaited, &Record)> {
+        self.entries.iter().filter_map(|entry| {
             let record = entry.record.as_ref()?;
-            Some((frees_unix_ms(record, self.now.unix_ms, self.settings.window_ms), entry.worker, record))
-        });
-        let (until, worker, record) = records.min_by_key(|(until, ..)| *until)?;
-        Some((worker, record.holder.clone(), until))
+            let whose = Whose::of(Some(&record.holder), &self.settings.holder);
+            let frees_unix_ms = frees_unix_ms(record, self.now.unix_ms, self.settings.window_ms);
+            Some((Awaited { whose, frees_unix_ms, worker: entry.worker }, record))
+        })
     }
 }
 
@@ -527,13 +544,38 @@ fn records_ahead(entries: &[WorkerEntry], now: u64, window_ms: u64) -> Option<Le
     })
 }
 
+/// A worker that is not free yet; of two, a node waits for the smaller one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Awaited {
+    whose: Whose,
+    frees_unix_ms: u64,
+    pub(super) worker: WorkerId,
+}
+
+/// Who holds a worker that is not free yet.
+///
+/// A node waits for its own worker first: after a crash of all nodes, each then waits for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Whose {
+    /// The previous process of this node.
+    Own,
+    /// Another node.
+    Another,
+}
+
+impl Whose {
+    fn of(holder: Option<&Holder>, own: &Holder) -> Self {
+        if holder == Some(own) { Self::Own } else { Self::Another }
+    }
+}
+
 /// What the node looks at in this round, and when it may look at a hundred.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Probing {
     /// The remaining scopes to look at, in order.
     next: VecDeque<LookScope>,
-    /// The worker of this round that frees first, and when, in unix milliseconds.
-    pub(super) frees_first: Option<(WorkerId, u64)>,
+    /// The worker of this round to wait for, and when it frees, in unix milliseconds.
+    pub(super) frees_first: Option<Awaited>,
     /// When the node last compared its clock with the store's, by the steady clock.
     pub(super) compared_steady_ms: Option<u64>,
     /// The node looks at no hundred before this time of the steady clock.
@@ -556,8 +598,8 @@ impl Probing {
         match (settings.choice, self.frees_first.take()) {
             (WorkerChoice::Only(worker), _) => self.next.push_back(LookScope::Worker(worker)),
             // A moment ago, none of the others was free.
-            (WorkerChoice::Any, Some((first, _))) if self.in_vain > 0 => {
-                self.next.extend([LookScope::Worker(first), LookScope::Worker(home(0))]);
+            (WorkerChoice::Any, Some(first)) if self.in_vain > 0 => {
+                self.next.extend([LookScope::Worker(first.worker), LookScope::Worker(home(0))]);
             }
             (WorkerChoice::Any, _) => {
                 self.next.push_back(LookScope::Worker(home(0)));
@@ -589,11 +631,9 @@ impl Probing {
         LookScope::Block(Block::of(WorkerId(block * BlockSize::Hundred.workers()), BlockSize::Hundred))
     }
 
-    /// Records that another node holds a worker until then.
-    fn found_taken(&mut self, worker: WorkerId, until_unix_ms: u64) {
-        if self.frees_first.is_none_or(|(_, first)| until_unix_ms < first) {
-            self.frees_first = Some((worker, until_unix_ms));
-        }
+    /// Records a worker that is not free yet.
+    fn found_taken(&mut self, found: Awaited) {
+        self.frees_first = Some(self.frees_first.map_or(found, |first| first.min(found)));
     }
 
     /// Returns the delay before a look at a hundred, in milliseconds, without its pause.
@@ -622,7 +662,7 @@ impl Probing {
 /// Returns a worker derived from the holder's name alone: the same on every machine and in every version.
 ///
 /// FNV-1a, and one step of `SplitMix64`, which spreads it over all bits.
-fn home(holder: &Holder, nth: u8, workers: u32) -> u32 {
+pub(super) fn home(holder: &Holder, nth: u8, workers: u32) -> u32 {
     let hash = holder.as_str().bytes().chain([nth]).fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -114,17 +114,24 @@ fn anothers_worker_is_free_from_its_end_on_and_not_before() {
 fn four_of_each_kind_are_tried_before_looking_again() {
     let mut entries = all_taken(NOW - 1);
     entries.truncate(20);
-    let mut protocol = seeking();
-    let mut turn = protocol.step(at(NOW), listed(entries));
-    let mut tried = Vec::new();
-    while let LeaseNext::Call(LeaseCall::Swap { worker, expected, .. }) = turn.next {
-        tried.push((worker.0, expected == Expected::Absent));
-        turn = protocol.step(at(NOW), LeaseInput::Swapped(Ok(Swap::Conflict)));
+    let mut firsts = std::collections::BTreeSet::new();
+    for seed in 0..50 {
+        let mut protocol = LeaseProtocol::new(settings(WorkerChoice::Any), seed);
+        protocol.step(at(NOW), LeaseInput::Wake);
+        let mut turn = protocol.step(at(NOW), listed(entries.clone()));
+        let mut tried = Vec::new();
+        while let LeaseNext::Call(LeaseCall::Swap { worker, expected, .. }) = turn.next {
+            tried.push((worker.0, expected == Expected::Absent));
+            turn = protocol.step(at(NOW), LeaseInput::Swapped(Ok(Swap::Conflict)));
+        }
+        backs_off(&turn, WINDOW / 200 + 1);
+        let (free, lapsed) = tried.split_at(4);
+        assert!(free.iter().all(|(worker, absent)| *worker >= 20 && *absent), "{tried:?}");
+        let first = lapsed[0].0;
+        assert_eq!(lapsed, [0, 1, 2, 3].map(|nth| (first + nth, false)));
+        firsts.insert(first);
     }
-    backs_off(&turn, WINDOW / 200 + 1);
-    let (free, lapsed) = tried.split_at(4);
-    assert!(free.iter().all(|(worker, absent)| *worker >= 20 && *absent), "{tried:?}");
-    assert_eq!(lapsed, [(0, false), (1, false), (2, false), (3, false)], "those that lapsed first");
+    assert_eq!(firsts, (0..=6).collect(), "of the ten that lapsed first, each node prefers others");
 }
 
 #[test]

@@ -187,6 +187,29 @@ fn the_worker_that_frees_first_is_looked_at_when_it_does() {
 }
 
 #[test]
+fn a_node_waits_for_the_worker_of_its_last_process_before_others() {
+    let mut store = Pretend::full(NOW + 60_000);
+    let mut protocol = large("me", 1);
+    let own = seek::home(&protocol.settings.holder, 0, WORKERS);
+    store.entries.insert(own, entry(own, "me", NOW + 90_000, 1));
+    store.lead(&mut protocol, at(NOW));
+    assert_eq!(protocol.probing.frees_first.unwrap().worker, WorkerId(own));
+    // In the hundred that lists it, too.
+    let mut protocol = large("me", 1);
+    store.entries.insert(own, entry(own, "other", NOW + 60_000, 1));
+    let elsewhere = (own + 500) % WORKERS;
+    store.entries.insert(elsewhere, entry(elsewhere, "me", NOW + 90_000, 1));
+    let mut turn = store.lead(&mut protocol, at(NOW));
+    let mut now = NOW;
+    while !store.looks.iter().any(|scope| scope.range(WORKERS).contains(&elsewhere)) {
+        let LeaseNext::Wait(ms) = turn.next else { panic!("{turn:?}") };
+        now += ms;
+        turn = store.lead(&mut protocol, at(now));
+    }
+    assert_eq!(protocol.probing.frees_first.unwrap().worker, WorkerId(elsewhere));
+}
+
+#[test]
 fn a_wide_look_that_fails_is_put_off_and_narrow_ones_go_on() {
     let mut store = Pretend::full(NOW + 60_000);
     let mut protocol = large("me", 1);
