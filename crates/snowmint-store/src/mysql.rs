@@ -23,7 +23,9 @@ use crate::sql::failure::SqlFailure;
 use crate::sql::pool::Pool;
 use crate::sql::{exactly_one, table};
 use crate::store::{SkippedRecords, add};
-use crate::{Expected, Key, OpenError, Revision, Store, StoreError, Swap, UrlError, Versioned};
+use crate::{
+    Expected, Key, OpenError, Revision, Store, StoreError, StoreErrorKind, Swap, UrlError, Versioned,
+};
 
 /// The settings of a session. They may contain the password, so they are never shown.
 pub(crate) struct MySqlSettings {
@@ -134,6 +136,8 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 pub struct MySqlStore {
     pool: Pool<MySqlSettings>,
     skipped: SkippedRecords,
+    /// Why a node would not use the server, if it was opened all the same.
+    refused: Option<StoreError>,
 }
 
 impl MySqlStore {
@@ -161,15 +165,20 @@ impl MySqlStore {
     }
 
     /// Connects for a tool that only looks: for a user without the right to write, or while the disk of the
-    /// server hangs. What it reads may be undone by a crash.
-    pub(crate) async fn open_to_read(url: &str) -> Result<Self, OpenError> {
-        let store = Self::parse(url, CrashLoss::Unused)?;
-        connect::check_table(&store.pool).await?;
+    /// server hangs. What it reads may be undone by a crash. `refused` is why a node would not use it.
+    pub(crate) async fn open_to_read(url: &str, refused: StoreError) -> Result<Self, OpenError> {
+        let mut store = Self::parse(url, CrashLoss::Unused)?;
+        if connect::check_table(&store.pool).await.is_err() {
+            return Err(OpenError::Store(refused));
+        }
+        // That a user or a server may not write is told by a write.
+        store.refused = Some(refused).filter(|it| it.kind() != StoreErrorKind::ReadOnly);
         Ok(store)
     }
 
     fn parse(url: &str, crashes: CrashLoss) -> Result<Self, UrlError> {
-        Ok(Self { pool: MySqlSettings::parse(url, crashes)?, skipped: SkippedRecords::default() })
+        let pool = MySqlSettings::parse(url, crashes)?;
+        Ok(Self { pool, skipped: SkippedRecords::default(), refused: None })
     }
 
     /// Adds in one statement, or inserts if there is no record yet. Returns `None` if the record holds no
@@ -291,6 +300,10 @@ impl Store for MySqlStore {
 
     fn server(&self) -> Option<String> {
         self.pool.server()
+    }
+
+    async fn warnings(&self) -> Vec<String> {
+        self.refused.iter().map(|why| format!("a node with this URL would not start: {why}")).collect()
     }
 
     fn describe(&self) -> String {

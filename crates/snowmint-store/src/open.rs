@@ -143,10 +143,7 @@ async fn open_store_to_read(url: &str) -> Result<Arc<dyn Store>, OpenError> {
             }
             // Opening commits a row, for which the user may lack the right, or the server the disk.
             #[cfg(feature = "mysql")]
-            StoreScheme::MySql => match crate::MySqlStore::open_to_read(url).await {
-                Ok(store) => Ok(Arc::new(store)),
-                Err(_) => Err(OpenError::Store(error)),
-            },
+            StoreScheme::MySql => Ok(Arc::new(crate::MySqlStore::open_to_read(url, error).await?)),
             _ => Err(OpenError::Store(error)),
         },
         opened => opened,

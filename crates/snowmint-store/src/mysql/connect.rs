@@ -107,7 +107,7 @@ impl MySqlSettings {
         let HostRefusal { kind, mut text } = refusal::<Self>(error);
         // A server takes the request for its key, which it expects without TLS only, for a wrong password.
         if self.is_without_tls() && error::is_denied(error) {
-            text = format!("{text}; {NEEDS_TLS}");
+            text = format!("{text}; the server may require TLS; on MySQL, {NEEDS_TLS}");
         }
         HostRefusal { kind, text }
     }
@@ -186,8 +186,8 @@ const LOGIN: &str = "SHOW CREATE USER CURRENT_USER()";
 
 /// Warns of a login that fails once the server has restarted.
 ///
-/// Without TLS, `caching_sha2_password` works only while the password is in the cache of the server: after a
-/// login over TLS, until the server restarts.
+/// Without TLS, `caching_sha2_password` works only while the password is in the cache of the server, each of
+/// which has its own: after a login over TLS, until the server restarts.
 pub(super) async fn warn_of_cached_password(pool: &Pool<MySqlSettings>) {
     let ask = async |mut session: MySqlSession| {
         let cipher = sqlx::raw_sql(CIPHER).fetch_all(&mut session.sql).await?;
@@ -202,7 +202,7 @@ pub(super) async fn warn_of_cached_password(pool: &Pool<MySqlSettings>) {
     if let Ok(login) = pool.run(Effect::Reads, ask).await
         && login.contains("'caching_sha2_password'")
     {
-        tracing::warn!(store = %pool.name, "the login of this node will fail after a restart of the server: {NEEDS_TLS}");
+        tracing::warn!(store = %pool.name, "the login of this node will fail after a restart of the server or a failover: {NEEDS_TLS}");
     }
 }
 

@@ -57,15 +57,12 @@ impl ServerErrors for MySqlSettings {
     const TABLE: &str = TABLE;
     const CA: &str = "ssl-ca";
 
-    /// Access denied, no such database, unknown authentication, host not allowed, host blocked, password
-    /// expired, account locked or blocked: permanent. Any other may be temporary.
+    /// Access denied, no such database, unknown authentication, host not allowed, host blocked, TLS required,
+    /// password expired, account locked or blocked: permanent. Any other may be temporary.
     fn login_kind(error: &MySqlDatabaseError) -> StoreErrorKind {
-        match error.number() {
-            1044 | 1045 | 1049 | 1130 | 1251 | 1524 | 1698 | 1820 | 1862 | 3118 | 4150 | 4151 => {
-                StoreErrorKind::Other
-            }
-            _ => StoreErrorKind::Unavailable,
-        }
+        const PERMANENT: [u16; 15] =
+            [1044, 1045, 1049, 1129, 1130, 1251, 1524, 1698, 1820, 1862, 3118, 3159, 3955, 4150, 4151];
+        if PERMANENT.contains(&error.number()) { StoreErrorKind::Other } else { StoreErrorKind::Unavailable }
     }
 
     fn statement_kind(error: &MySqlDatabaseError, effect: Effect) -> StoreErrorKind {
@@ -83,6 +80,9 @@ impl ServerErrors for MySqlSettings {
             // Rejected before execution: no such table or column, not allowed, bad statement, packet too
             // large.
             1044 | 1045 | 1054 | 1064 | 1142 | 1143 | 1146 | 1153 | 1364 | 1406 => StoreErrorKind::Other,
+            // Not a member of its cluster, shutting down, killed, rolled back by its group: another server, or
+            // this one soon, answers.
+            1047 | 1053 | 1317 | 1927 | 3100 | 3101 if effect == Effect::Reads => StoreErrorKind::Unavailable,
             _ if effect == Effect::Reads => StoreErrorKind::Other,
             // Server shutting down, query killed, error at the commit: only the record shows the outcome.
             _ => StoreErrorKind::OutcomeUnknown,
@@ -98,6 +98,15 @@ impl ServerErrors for MySqlSettings {
                 "too many logins with a wrong password: correct it, then run FLUSH PRIVILEGES on the server"
             }
             1049 => "create the database, or use another",
+            1129 => {
+                "the server has blocked this machine after connections that broke off: run TRUNCATE TABLE \
+                 performance_schema.host_cache on it, or FLUSH HOSTS (MariaDB)"
+            }
+            3159 => "the server requires TLS: remove ssl-mode=disabled from the URL",
+            3955 => {
+                "too many logins with a wrong password: correct it, then run ALTER USER … ACCOUNT UNLOCK on the \
+                 server"
+            }
             1044 => "grant the user its rights in this database",
             1142 | 1143 => "grant SELECT, INSERT and UPDATE on snowmint_records to the user",
             1146 => {
@@ -137,7 +146,7 @@ impl ServerErrors for MySqlSettings {
 
 /// Why a login fails whose plugin sends the password itself unless the server has it in its cache.
 pub(super) const NEEDS_TLS: &str = "caching_sha2_password and sha256_password need TLS, also over a local socket; without it, a login succeeds only \
-    while the server has the password in its cache: remove ssl-mode=disabled from the URL, and let the server offer TLS";
+    while this server has the password in its cache: let every server offer TLS, and do not set ssl-mode=disabled";
 
 /// Returns what to do about a plugin that the client does not have, from the text of its error.
 fn unsupported_plugin(text: &str) -> Option<String> {

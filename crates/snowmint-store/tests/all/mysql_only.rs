@@ -25,7 +25,7 @@ async fn a_password_that_is_not_cached_needs_tls() {
     let address = format!("mysql://node:{SECRET}@{}/test?timeout_ms=3000", server.address());
     for (url, hosts) in [(socket, "localhost:3306"), (address, &*server.address().to_string())] {
         let log = Log::listen(&format!("mysql://{hosts}/test"));
-        let warnings = || log.lines("will fail after a restart of the server").len();
+        let warnings = || log.lines("will fail after a restart of the server or a failover").len();
         let without = format!("{url}&ssl-mode=disabled");
         let (kind, error) = refused(&without).await;
         assert!(
@@ -54,6 +54,14 @@ async fn an_expired_password_and_a_locked_user_are_told() {
     ] {
         server.sql(change);
         let (kind, error) = refused(&url).await;
+        assert!(kind == Some(StoreErrorKind::Other) && error.contains(says), "{error}");
+    }
+    server.sql("SET GLOBAL require_secure_transport = ON");
+    let (kind, error) = refused(&format!("{url}&ssl-mode=disabled")).await;
+    assert!(kind == Some(StoreErrorKind::Other) && error.contains("remove ssl-mode=disabled"), "{error}");
+    server.sql("ALTER USER node@'%' ACCOUNT UNLOCK FAILED_LOGIN_ATTEMPTS 1 PASSWORD_LOCK_TIME UNBOUNDED");
+    for says in ["check user and password", "ACCOUNT UNLOCK"] {
+        let (kind, error) = refused(&url.replace(SECRET, "wrong")).await;
         assert!(kind == Some(StoreErrorKind::Other) && error.contains(says), "{error}");
     }
 }
