@@ -58,13 +58,14 @@ pub(super) fn refused(
             said = format!("{said}: {part}");
         }
     }
-    let (kind, advice) = match answer.server {
+    let (kind, advice) = meaning(effect, answer.status, &message);
+    let (kind, state) = match answer.server {
         ServerState::Starting => {
-            (StoreErrorKind::Unavailable, "the API server is not ready, as while it starts: retry")
+            (StoreErrorKind::Unavailable, "the API server is not ready, retry; if that does not help, ")
         }
-        ServerState::Unknown => meaning(effect, answer.status, &message),
+        ServerState::Unknown => (kind, ""),
     };
-    StoreError::new(kind, operation, store, format!("the API server answered \"{said}\"; {advice}"))
+    StoreError::new(kind, operation, store, format!("the API server answered \"{said}\"; {state}{advice}"))
 }
 
 /// Returns the kind and the advice for a status. From 500 on a status proves nothing: etcd behind the server
