@@ -8,3 +8,8 @@ SET @snowmint_check = IF(@snowmint_other IS NULL, 'DO 0',
 PREPARE snowmint_check FROM @snowmint_check;
 EXECUTE snowmint_check;
 DEALLOCATE PREPARE snowmint_check;
+
+-- A server with a binary log may refuse functions (ERROR 1419): found out before anything is dropped.
+DROP FUNCTION IF EXISTS {{name}}_check;
+CREATE FUNCTION {{name}}_check() RETURNS BIGINT DETERMINISTIC NO SQL SQL SECURITY INVOKER RETURN 1;
+DROP FUNCTION {{name}}_check;

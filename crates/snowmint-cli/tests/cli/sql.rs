@@ -361,6 +361,26 @@ fn mariadb_with_a_binary_log_gets_all_or_nothing() {
     assert_eq!(server.sql("SELECT test.snowmint_worker(id) FROM test.orders"), "7");
 }
 
+/// Goal: functions that are installed stay if the server does not admit new ones. Method: an owner who is no
+/// administrator, and a binary log.
+#[test]
+fn mysql_functions_stay_if_they_cannot_be_replaced() {
+    let server = MariaDb::with(&["--log-bin=binlog", "--server-id=1"]);
+    server.sql("CREATE USER owner@localhost; GRANT ALL ON test.* TO owner@localhost");
+    let install = |trusts: &str| {
+        server.sql(&format!("SET GLOBAL log_bin_trust_function_creators = {trusts}"));
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "--user=owner", "--database=test"]);
+        client.arg(format!("--socket={}", server.folder().join("socket").display()));
+        String::from_utf8(generators::feed(&mut client, &script("mysql --layout twitter")).stderr).unwrap()
+    };
+    assert_eq!(install("ON"), "");
+    let error = install("OFF");
+    assert!(error.contains("1419"), "{error}");
+    assert_eq!(server.sql("SELECT test.snowmint_worker(4096)"), "1");
+    assert_eq!(server.sql("SELECT test.snowmint_time(0)"), "2010-11-04 01:42:54.657");
+}
+
 /// Runs SQL with the program `sqlite3`.
 fn sqlite(sql: &str) -> String {
     let mut command = Command::new("sqlite3");
