@@ -6,6 +6,7 @@
 
 mod history;
 mod node;
+mod scale;
 mod scenario;
 mod segments;
 mod store;
@@ -17,6 +18,7 @@ use std::sync::mpsc;
 use std::thread;
 
 pub use history::{Count, Duplicate, Figures, Maker, Report, Sum, Sums};
+pub use scale::{Cost, Cut, Fleet, FleetScenario, GivenUp, Outage, Rest, StoreSpeed, Waits};
 pub use scenario::{Scenario, Starts, Wish};
 pub use segments::{Planted, SegmentReport, SegmentScenario, run_segments};
 use snowmint_cluster::lease::protocol::{AfterLastGrant, Begin};

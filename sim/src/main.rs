@@ -1,14 +1,20 @@
 //! Runs the simulation over many seeds and prints the results by kind of store.
-//! `snowmint-sim --seeds 14000` runs more than the tests do; `--from SEED --seeds 1` repeats one seed.
+//! `snowmint-sim --seeds 14000` runs more than the tests do; `--from SEED --seeds 1` repeats one seed;
+//! `snowmint-sim scale` simulates large fleets.
+
+mod tables;
 
 use std::time::Instant;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use snowmint_sim::{Scenario, StoreProfile, Sums, for_each_seed, run};
 
 /// Simulates Snowmint nodes under clock faults, pauses, crashes and faulty stores.
 #[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Number of seeds to run.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
@@ -26,6 +32,11 @@ struct Arguments {
     verbose: bool,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    Scale(tables::ScaleArguments),
+}
+
 impl Arguments {
     fn scenario(&self, seed: u64) -> Scenario {
         let scenario = self.store.map_or_else(|| Scenario::of(seed), |it| Scenario::with_store(seed, it));
@@ -40,6 +51,13 @@ impl Arguments {
 )]
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
+    if let Some(Command::Scale(scale)) = &arguments.command {
+        return if tables::print(scale) {
+            std::process::ExitCode::SUCCESS
+        } else {
+            std::process::ExitCode::FAILURE
+        };
+    }
     let started = Instant::now();
     let mut sums = Sums::default();
     for_each_seed(

@@ -2,7 +2,7 @@
 //! The world adds the faults between a node and its store.
 
 mod failover;
-mod records;
+pub(crate) mod records;
 mod two_stores;
 
 use std::fmt;

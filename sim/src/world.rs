@@ -14,6 +14,7 @@ use snowmint_store::{Expected, StoreId};
 use crate::history::{History, Maker};
 use crate::node::Node;
 use crate::scenario::BEGIN_MS;
+use crate::store::records::failed;
 use crate::store::{self, CallFault, Reply, SimStore, StoreFault, Visit};
 use crate::{Count, Report, Scenario};
 
@@ -307,15 +308,6 @@ impl<B: Begin> World<'_, B> {
         };
         let delay_ms = after_ms + self.rng.u64(..20);
         self.queue_for(delay_ms, index, process, happening);
-    }
-}
-
-/// Returns the failure of a call of that kind.
-fn failed(call: &LeaseCall, failure: CallFailure) -> LeaseInput {
-    match call {
-        LeaseCall::Look { .. } => LeaseInput::Looked(Err(failure)),
-        LeaseCall::Load(_) => LeaseInput::Loaded(Err(failure)),
-        LeaseCall::Swap { .. } => LeaseInput::Swapped(Err(failure)),
     }
 }
 

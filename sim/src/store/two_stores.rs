@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use snowmint_cluster::lease::protocol::{CallFailure, LeaseCall, LeaseInput};
+use snowmint_cluster::lease::protocol::{CallFailure, LeaseCall};
 use snowmint_store::{KnownIdentity, StoreId};
 use tokio::time::Instant;
 
-use super::records::{self, Records};
+use super::records::{self, Records, failed};
 use super::{Reply, SimStore, Visit};
 
 /// As in `IdentifiedStore`.
@@ -88,13 +88,5 @@ impl SimStore for TwoStores {
 
     fn named_by(&self, client: usize, process: u32) -> Option<StoreId> {
         Some(self.known.get(&(client, process))?.0.identity()?.id)
-    }
-}
-
-fn failed(call: &LeaseCall, failure: CallFailure) -> LeaseInput {
-    match call {
-        LeaseCall::Look { .. } => LeaseInput::Looked(Err(failure)),
-        LeaseCall::Load(_) => LeaseInput::Loaded(Err(failure)),
-        LeaseCall::Swap { .. } => LeaseInput::Swapped(Err(failure)),
     }
 }
