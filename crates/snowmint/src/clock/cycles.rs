@@ -76,10 +76,15 @@ fn calibrate() {
 /// `8000_0007H`, bit 8 of EDX.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn is_steady() -> bool {
-    use core::arch::x86_64::__cpuid;
     static STEADY: OnceLock<bool> = OnceLock::new();
-    *STEADY
-        .get_or_init(|| __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0)
+    *STEADY.get_or_init(|| cpuid(0x8000_0000).eax >= 0x8000_0007 && cpuid(0x8000_0007).edx & (1 << 8) != 0)
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[allow(unused_unsafe, unsafe_code, reason = "safe to call since Rust 1.94")]
+fn cpuid(leaf: u32) -> core::arch::x86_64::CpuidResult {
+    // SAFETY: every processor of this architecture has the instruction.
+    unsafe { core::arch::x86_64::__cpuid(leaf) }
 }
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]

@@ -50,7 +50,7 @@ fn of_whole(mut error: ParseIdError, whole: &str, prefix: usize) -> ParseIdError
 #[inline]
 fn read_all(text: &[u8]) -> Option<u64> {
     let (high, low) = text.split_first_chunk()?;
-    Some(read_eight(*high)? << 32 | read_eight(*low.as_array()?)?)
+    Some(read_eight(*high)? << 32 | read_eight(low.try_into().ok()?)?)
 }
 
 /// Returns a word with this byte in each place.
