@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every measurement and writes RESULTS.md. Takes about 15 minutes; leave the machine idle meanwhile.
+# Runs every measurement and writes RESULTS.md. Takes about 40 minutes; leave the machine idle meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -8,10 +8,10 @@ out=RESULTS.md
 only=
 case "${1-} ${2-}" in
     '--quick ') quick=(--quick) out=/dev/stdout ;;
-    '--only hostile' | '--only fleet' | '--only network' | '--only network-short' | '--only sql' | '--only clients') only=$2 ;;
+    '--only hostile' | '--only fleet' | '--only network' | '--only network-short' | '--only scale' | '--only sql' | '--only clients') only=$2 ;;
     ' ') ;;
     *)
-        echo "usage: $0 [--quick | --only hostile|fleet|network|network-short|sql|clients]" >&2
+        echo "usage: $0 [--quick | --only hostile|fleet|network|network-short|scale|sql|clients]" >&2
         echo "  --quick: a few minutes, to standard output; --only: replaces these tables of RESULTS.md" >&2
         exit 2
         ;;
@@ -52,7 +52,8 @@ case $only in
     network-short) part '^## Network: ' network --short && exit ;;
     sql) SNOWMINT="$dist/snowmint" part '^## SQL: ' ./sql.sh && exit ;;
     clients) SNOWMINT="$dist/snowmint" part '^## Clients: ' ./clients.sh && exit ;;
-    fleet) part '^## [0-9]+ nodes ' "$release/fleet" && exit ;;
+    fleet) part '^## ([0-9]+ nodes|Nodes on one store)' "$release/fleet" && exit ;;
+    scale) part '^## Scale: ' "$release/scale" "$dist/snowmint" && exit ;;
 esac
 
 {
@@ -72,6 +73,7 @@ esac
     "$release/hostile" "$dist/snowmint" "${quick[@]}"
     SNOWMINT="$dist/snowmint" ./sql.sh "${quick[@]}"
     SNOWMINT="$dist/snowmint" ./clients.sh
+    "$release/scale" "$dist/snowmint" "${quick[@]}"
     [ ${#quick[@]} -gt 0 ] || "$release/fleet"
     echo
     echo "## Instructions an id, under callgrind, on a manual clock"

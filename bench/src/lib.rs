@@ -7,6 +7,7 @@
 pub mod allocations;
 pub mod echo;
 pub mod groups;
+pub mod http;
 pub mod load;
 pub mod ours;
 pub mod peers;

@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
 /// The limit for any step before a measurement gives up.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The limit for a start: the first one with 10,000 namespaces writes as many records.
+const START_PATIENCE: Duration = Duration::from_mins(5);
 
 /// The result of a measurement of the server.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -57,6 +60,21 @@ impl Server {
     ///
     /// The server ends, or returns no id in time.
     pub fn start(binary: &Path, data: &Path, flags: &[&str]) -> Outcome<(Self, Duration)> {
+        Self::start_until(binary, data, flags, |server| Ok(draw(server.resp)?))
+    }
+
+    /// Starts a server, and returns the time from just before the start until it is ready. An error says that
+    /// it is not ready yet.
+    ///
+    /// # Errors
+    ///
+    /// The server ends, or is not ready in time.
+    pub fn start_until(
+        binary: &Path,
+        data: &Path,
+        flags: &[&str],
+        is_ready: impl Fn(&Self) -> Outcome<bool>,
+    ) -> Outcome<(Self, Duration)> {
         let (http, resp, probe) = (free_port()?, free_port()?, free_port()?);
         let started = Instant::now();
         let child = Command::new(binary)
@@ -72,14 +90,14 @@ impl Server {
             .spawn()?;
         let mut server = Self { child, http, resp, probe };
         loop {
-            if let Ok(true) = draw(resp) {
+            if let Ok(true) = is_ready(&server) {
                 return Ok((server, started.elapsed()));
             }
             if let Some(status) = server.child.try_wait()? {
                 return Err(format!("snowmint serve ended: {status}").into());
             }
-            if started.elapsed() > PATIENCE {
-                return Err(format!("no id within {PATIENCE:?}").into());
+            if started.elapsed() > START_PATIENCE {
+                return Err(format!("not ready within {START_PATIENCE:?}").into());
             }
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -215,6 +233,16 @@ fn draw(resp: SocketAddr) -> std::io::Result<bool> {
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
     Ok(answer.starts_with('$'))
+}
+
+/// Lets this process, and those that it starts, open as many files as the system allows.
+///
+/// # Errors
+///
+/// An error of the system.
+pub fn raise_open_files() -> Outcome<()> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }
 
 /// Returns an address on which nothing listens.

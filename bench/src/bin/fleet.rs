@@ -1,6 +1,6 @@
-//! A fleet of 1,000 nodes on each store. Measures the time until every node has a lease, when they start
-//! together, when they restart after an orderly stop, and after all of them were killed; and the calls to the
-//! store while the fleet is idle.
+//! Fleets of 1 to 1,000 nodes on each store. Measures the time until every node has a lease, when they start
+//! together, and for the largest fleet when they restart after an orderly stop, and after all of them were
+//! killed; the calls to the store while the fleet is idle; and the calls a second that the store answers.
 //!
 //! The nodes are in one process, as many as a service has for its one layout. They share some handles to the
 //! real server, which is on the same machine; each handle to a database has up to four connections. Prints
@@ -23,22 +23,27 @@ const LAYOUT: &str = "time:41@1ms worker:10 sequence:12 epoch:2020-01-01";
 const WINDOW: Duration = Duration::from_secs(10);
 /// The limit for a start.
 const PATIENCE: Duration = Duration::from_mins(2);
+const SIZES: [usize; 4] = [1, 10, 100, 1000];
+/// How long a store answers at full speed.
+const FULL_SPEED: Duration = Duration::from_secs(3);
+/// Tasks of a handle at full speed: as many as its connections to a database.
+const TASKS: usize = 4;
 const STORES: [&str; 6] = ["sqlite", "postgres", "mariadb", "redis", "etcd", "zookeeper"];
 
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
-    let mut nodes = 1000;
+    let mut sizes: Vec<usize> = Vec::new();
     let mut stores: Vec<String> = Vec::new();
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match (arg.as_str(), args.next()) {
             ("--nodes", Some(count)) if count.parse::<usize>().is_ok() => {
-                nodes = count.parse().unwrap_or(nodes)
+                sizes.extend(count.parse::<usize>())
             }
             ("--only", Some(store)) if STORES.contains(&store.as_str()) => stores.push(store),
             _ => {
-                eprintln!("usage: fleet [--nodes N] [--only {}]...", STORES.join("|"));
+                eprintln!("usage: fleet [--nodes N]... [--only {}]...", STORES.join("|"));
                 return ExitCode::from(2);
             }
         }
@@ -46,8 +51,11 @@ fn main() -> ExitCode {
     if stores.is_empty() {
         stores = STORES.map(ToOwned::to_owned).into();
     }
+    if sizes.is_empty() {
+        sizes = SIZES.into();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let done = runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(run(nodes, &stores)));
+    let done = runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(run(&sizes, &stores)));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -57,36 +65,58 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(nodes: usize, stores: &[String]) -> Result<(), Failure> {
-    let heading = format!("{nodes} nodes on one store: until all have a lease of 1,024 workers");
-    let columns =
-        ["store", "handles", "start", "nodes with a lease", "after", "calls a node", "most calls of one"];
-    let mut starts = Table::new(&heading, &columns);
-    let heading = format!("{nodes} nodes at rest: calls a node in a window of {} s", WINDOW.as_secs());
-    let mut steady = Table::new(&heading, &["store", "writes", "loads", "lists"]);
+async fn run(sizes: &[usize], stores: &[String]) -> Result<(), Failure> {
+    let columns = [
+        "store",
+        "handles",
+        "nodes",
+        "start",
+        "nodes with a lease",
+        "after",
+        "calls a node",
+        "most calls of one",
+    ];
+    let mut starts = Table::new("Nodes on one store: until all have a lease of 1,024 workers", &columns);
+    let heading = format!("Nodes on one store, at rest: calls a node in a window of {} s", WINDOW.as_secs());
+    let mut steady = Table::new(&heading, &["store", "nodes", "writes", "loads", "lists"]);
+    let heading = format!("Nodes on one store: calls a second that it answers, {} at a time a handle", TASKS);
+    let mut fastest = Table::new(&heading, &["store", "handles", "writes", "loads"]);
     for store in stores {
         let server = Server::start(store)?;
         let handles = server.handles().await?;
-        let mut fleet = Fleet { nodes, handles, clock: NodeClock::default() };
-        for start in ["first", "after a release of all", "after a crash of all"] {
-            let (started, counts, figures) = fleet.start().await?;
-            starts.row(&[
-                store.clone(),
-                fleet.handles.len().to_string(),
-                start.to_owned(),
-                figures.leased.to_string(),
-                format!("{:.2} s", figures.after.as_secs_f64()),
-                format!("{:.2}", figures.calls as f64 / nodes as f64),
-                figures.most.to_string(),
-            ]);
-            eprintln!("{store}, {start}: {figures:?}");
-            match start {
-                "first" => {
-                    steady.row(&fleet.rest(store, &counts).await);
-                    release(started).await;
+        let [writes, loads] =
+            [full_speed(&handles, Call::Write).await?, full_speed(&handles, Call::Load).await?];
+        fastest.row(&[
+            store.clone(),
+            handles.len().to_string(),
+            format!("{writes:.0}"),
+            format!("{loads:.0}"),
+        ]);
+        for (nth, &nodes) in sizes.iter().enumerate() {
+            let mut fleet = Fleet { nodes, handles: handles.clone(), clock: NodeClock::default() };
+            let is_last = nth + 1 == sizes.len();
+            let all = ["first", "after a release of all", "after a crash of all"];
+            for &start in &all[..if is_last { all.len() } else { 1 }] {
+                let (started, counts, figures) = fleet.start().await?;
+                starts.row(&[
+                    store.clone(),
+                    fleet.handles.len().to_string(),
+                    nodes.to_string(),
+                    start.to_owned(),
+                    figures.leased.to_string(),
+                    format!("{:.2} s", figures.after.as_secs_f64()),
+                    format!("{:.2}", figures.calls as f64 / nodes as f64),
+                    figures.most.to_string(),
+                ]);
+                eprintln!("{store}, {nodes}, {start}: {figures:?}");
+                match start {
+                    "first" => {
+                        steady.row(&fleet.rest(store, &counts).await);
+                        release(started).await;
+                    }
+                    // Killed: no lease is released.
+                    _ => drop(started),
                 }
-                // Killed: no lease is released.
-                _ => drop(started),
             }
         }
     }
@@ -95,7 +125,49 @@ async fn run(nodes: usize, stores: &[String]) -> Result<(), Failure> {
         "\nCalls are those of the trait `Store`, until a node has its lease; the store's time is one of them."
     );
     steady.print();
+    fastest.print();
+    println!(
+        "\nEach task writes or loads a record of its own, as a node renews its lease, and waits for the answer."
+    );
     Ok(())
+}
+
+/// A call at full speed.
+#[derive(Clone, Copy)]
+enum Call {
+    Write,
+    Load,
+}
+
+/// Returns the calls a second that the store answers to tasks that do nothing else.
+async fn full_speed(handles: &[Arc<dyn Store>], call: Call) -> Result<f64, Failure> {
+    let began = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for nth in 0..handles.len() * TASKS {
+        let store = Arc::clone(&handles[nth / TASKS]);
+        tasks.spawn(async move {
+            let key = Key::new(format!("bench/speed/{nth}")).map_err(|error| error.to_string())?;
+            let found = store.load(&key).await.map_err(|error| error.to_string())?;
+            let mut expected = found.map_or(Expected::Absent, |found| Expected::Revision(found.revision));
+            let mut calls = 0_u64;
+            while began.elapsed() < FULL_SPEED {
+                match call {
+                    Call::Load => drop(store.load(&key).await.map_err(|error| error.to_string())?),
+                    Call::Write => {
+                        let swap = store.compare_and_set(&key, expected, &[b'x'; 150]).await;
+                        match swap.map_err(|error| error.to_string())? {
+                            Swap::Done(revision) => expected = Expected::Revision(revision),
+                            Swap::Conflict => return Err("a conflict on a record of its own".to_owned()),
+                        }
+                    }
+                }
+                calls += 1;
+            }
+            Ok(calls)
+        });
+    }
+    let calls = tasks.join_all().await.into_iter().sum::<Result<u64, String>>()?;
+    Ok(calls as f64 / began.elapsed().as_secs_f64())
 }
 
 async fn release(nodes: Vec<Leases>) {
@@ -153,7 +225,7 @@ impl Fleet {
     }
 
     /// Counts the calls of the nodes while the fleet is idle.
-    async fn rest(&self, store: &str, counts: &[Arc<Counts>]) -> [String; 4] {
+    async fn rest(&self, store: &str, counts: &[Arc<Counts>]) -> [String; 5] {
         let sum = |of: fn(&Counts) -> &AtomicU64| {
             counts.iter().map(|it| of(it).load(Ordering::Relaxed)).sum::<u64>()
         };
@@ -162,7 +234,7 @@ impl Fleet {
         tokio::time::sleep(WINDOW).await;
         let after = so_far();
         let each = |i: usize| format!("{:.2}", (after[i] - before[i]) as f64 / self.nodes as f64);
-        [store.to_owned(), each(0), each(1), each(2)]
+        [store.to_owned(), self.nodes.to_string(), each(0), each(1), each(2)]
     }
 }
 

@@ -4,7 +4,7 @@
 //! server divides its time among clients, not how the system divides the processors.
 
 use std::fs;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -13,8 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, recv};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setpriority_process, setrlimit};
-use snowmint_bench::server::{Outcome, PATIENCE, Scratch, Server};
+use rustix::process::{Signal, setpriority_process};
+use snowmint_bench::http::{connected, get, line};
+use snowmint_bench::server::{Outcome, Scratch, Server, raise_open_files};
 use snowmint_bench::stats::{median, quantile};
 use snowmint_bench::table::{Table, figure};
 
@@ -45,11 +46,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn raise_open_files() -> Outcome<()> {
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }
 
 /// The work of hostile clients until they are stopped.
@@ -241,7 +237,7 @@ fn beside(server: &Server, quiet: &Server, attacks: &[Attack], time: Duration) -
     let mut quiet = connected(quiet.resp)?;
     for _ in 0..2000 {
         ask_resp(&mut resp)?;
-        ask_http(&mut http, "/v1/ids/default")?;
+        get(&mut http, "/v1/ids/default")?;
         ask_resp(&mut quiet)?;
     }
     let (renewals, lost) = (
@@ -270,7 +266,7 @@ fn beside(server: &Server, quiet: &Server, attacks: &[Attack], time: Duration) -
         scope.spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 checks.fetch_add(1, Ordering::Relaxed);
-                let ready = connected(server.http).and_then(|mut client| ask_http(&mut client, "/readyz"));
+                let ready = connected(server.http).and_then(|mut client| get(&mut client, "/readyz"));
                 if ready.is_err() {
                     failed.fetch_add(1, Ordering::Relaxed);
                 }
@@ -285,7 +281,7 @@ fn beside(server: &Server, quiet: &Server, attacks: &[Attack], time: Duration) -
                 ask_resp(&mut resp)?;
                 ms.push(asked.elapsed().as_secs_f64() * 1e3);
                 let asked = Instant::now();
-                ask_http(&mut http, "/v1/ids/default")?;
+                get(&mut http, "/v1/ids/default")?;
                 ms.push(asked.elapsed().as_secs_f64() * 1e3);
                 let asked = Instant::now();
                 ask_resp(&mut quiet)?;
@@ -317,21 +313,6 @@ fn beside(server: &Server, quiet: &Server, attacks: &[Attack], time: Duration) -
     })
 }
 
-fn connected(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    Ok(BufReader::new(stream))
-}
-
-fn line(client: &mut BufReader<TcpStream>) -> io::Result<String> {
-    let mut line = String::new();
-    if client.read_line(&mut line)? == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(line)
-}
-
 fn ask_resp(client: &mut BufReader<TcpStream>) -> io::Result<()> {
     client.get_mut().write_all(b"*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n")?;
     let head = line(client)?;
@@ -341,30 +322,8 @@ fn ask_resp(client: &mut BufReader<TcpStream>) -> io::Result<()> {
     line(client).map(drop)
 }
 
-/// Requests a path. Returns the body if the status is 200.
-fn ask_http(client: &mut BufReader<TcpStream>, path: &str) -> io::Result<String> {
-    client.get_mut().write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
-    let status = line(client)?;
-    let mut length = 0;
-    loop {
-        let header = line(client)?.to_ascii_lowercase();
-        if header == "\r\n" {
-            break;
-        }
-        if let Some(value) = header.strip_prefix("content-length:") {
-            length = value.trim().parse().map_err(io::Error::other)?;
-        }
-    }
-    let mut body = vec![0; length];
-    client.read_exact(&mut body)?;
-    if !status.contains(" 200 ") {
-        return Err(io::Error::other(status));
-    }
-    String::from_utf8(body).map_err(io::Error::other)
-}
-
 fn metric(client: &mut BufReader<TcpStream>, name: &str) -> Outcome<u64> {
-    let text = ask_http(client, "/metrics")?;
+    let text = get(client, "/metrics")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     Ok(line.ok_or(format!("no {name}"))?.trim().parse()?)
 }
@@ -504,7 +463,7 @@ fn scrapers(server: &Server, stop: &AtomicBool) {
         for _ in 0..4 {
             scope.spawn(|| {
                 let Ok(mut client) = connected(server.http) else { return };
-                while !stop.load(Ordering::Relaxed) && ask_http(&mut client, "/metrics").is_ok() {}
+                while !stop.load(Ordering::Relaxed) && get(&mut client, "/metrics").is_ok() {}
             });
         }
     });

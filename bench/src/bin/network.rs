@@ -11,10 +11,12 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::process::Signal;
 use snowmint_bench::echo;
 use snowmint_bench::load::Load;
-use snowmint_bench::server::{Outcome, Peer, Scratch, Server, cpu_ms, free_port, stolen_ticks};
+use snowmint_bench::server::{
+    Outcome, Peer, Scratch, Server, cpu_ms, free_port, raise_open_files, stolen_ticks,
+};
 use snowmint_bench::stats::{median, median_ratio, quantile};
 use snowmint_bench::table::{Table, figure};
 use snowmint_bench::wire::Wire;
@@ -90,8 +92,7 @@ fn measure(binary: &Path, flags: &[&str]) -> Outcome<()> {
             _ => return Err(USAGE.into()),
         }
     }
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    raise_open_files()?;
     let bench = Bench { binary: binary.to_owned(), scratch: Scratch::new("network")?, effort };
     let groups: [(&str, Group); 7] = [
         ("redis", Bench::redis),
