@@ -20,7 +20,7 @@ use crate::state::ServerState;
 use crate::status::ErrorKind;
 #[cfg(feature = "otlp")]
 use crate::telemetry::access_log::OK;
-use crate::telemetry::access_log::{self, CANCELLED, LoggedRequest};
+use crate::telemetry::access_log::{self, CANCELLED, LoggedRequest, RequestName};
 use crate::telemetry::caller::CallerNames;
 #[cfg(feature = "otlp")]
 use crate::telemetry::otlp::{ActiveSpan, KeyValue, SpanOutcome, Tracer};
@@ -67,7 +67,6 @@ pub(crate) struct RequestRecord(Option<Box<Recorded>>);
 
 /// A request that is logged or traced.
 struct Recorded {
-    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only spans need it"))]
     kind: RequestKind,
     protocol: Protocol,
     /// The method and path, or the command.
@@ -290,11 +289,15 @@ impl Recorded {
         LoggedRequest {
             protocol: self.protocol,
             token: self.token.as_ref().map(TokenName::as_str),
-            request: &self.request,
+            request: match (self.kind, self.request.split_once(' ')) {
+                (RequestKind::Http(_), Some((method, path))) => RequestName::Http { method, path },
+                _ => RequestName::Other(&self.request),
+            },
             names: &self.names,
             namespace: self.namespace.as_deref(),
             count: self.count,
             outcome: &self.outcome,
+            status: self.code,
             took: self.took.unwrap_or_else(|| self.began.elapsed()),
         }
         .log();

@@ -82,9 +82,9 @@ pub(crate) const CANCELLED: &str = "cancelled";
 /// once.
 pub(crate) fn refused(protocol: Protocol, outcome: &str) {
     if is_on() {
-        let (token, namespace, count, took) = (None, None, None, Duration::ZERO);
-        let names = &CallerNames::default();
-        LoggedRequest { protocol, token, request: "-", names, namespace, count, outcome, took }.log();
+        let (token, namespace, count, status, took) = (None, None, None, None, Duration::ZERO);
+        let (request, names) = (RequestName::Other("-"), &CallerNames::default());
+        LoggedRequest { protocol, token, request, names, namespace, count, outcome, status, took }.log();
     }
 }
 
@@ -109,14 +109,24 @@ fn peer() -> Peer {
     PEER.try_with(|peer| *peer).unwrap_or(Peer::Gone)
 }
 
+/// What a client asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RequestName<'a> {
+    Http {
+        method: &'a str,
+        path: &'a str,
+    },
+    /// The command, or the call.
+    Other(&'a str),
+}
+
 /// A request that was answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedRequest<'a> {
     pub(crate) protocol: Protocol,
     /// The name of the token with which the request was answered; `None` without a valid one.
     pub(crate) token: Option<&'a str>,
-    /// The method and path, or the command.
-    pub(crate) request: &'a str,
+    pub(crate) request: RequestName<'a>,
     /// What the caller calls it.
     pub(crate) names: &'a CallerNames,
     pub(crate) namespace: Option<&'a str>,
@@ -124,6 +134,8 @@ pub(crate) struct LoggedRequest<'a> {
     pub(crate) count: Option<u64>,
     /// [`OK`], [`CANCELLED`], or the code of the failure in this protocol.
     pub(crate) outcome: &'a str,
+    /// The status of HTTP or gRPC.
+    pub(crate) status: Option<u64>,
     pub(crate) took: Duration,
 }
 
@@ -131,19 +143,26 @@ impl LoggedRequest<'_> {
     /// Writes the line.
     #[cold]
     pub(crate) fn log(&self) {
-        let Self { protocol, token, request, names, namespace, count, outcome, took } = *self;
+        let Self { protocol, token, request, names, namespace, count, outcome, status, took } = *self;
+        let (request, method, path) = match request {
+            RequestName::Http { method, path } => (None, Some(shortened(method)), Some(shortened(path))),
+            RequestName::Other(name) => (Some(shortened(name)), None, None),
+        };
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         tracing::info!(
             target: "snowmint::access",
             protocol = protocol.name(),
             peer = peer().to_string(),
             token,
-            request = &*shortened(request),
+            request = request.as_deref(),
+            method = method.as_deref(),
+            path = path.as_deref(),
             request_id = names.request_id(),
             trace_id = names.trace_id(),
             namespace = namespace.map(shortened).as_deref(),
             count,
             outcome,
+            status,
             duration_us = us,
             "request"
         );

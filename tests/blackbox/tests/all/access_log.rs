@@ -39,7 +39,13 @@ fn shown(server: &Server, protocol: &str, count: usize, fields: &[&str]) -> Vec<
     let shown = |line: &Value| {
         assert!(line["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
         assert!(line["duration_us"].as_u64().is_some(), "{line}");
-        let of = |name: &str| line.get(name).map_or("-".to_owned(), |it| it.to_string().replace('"', ""));
+        let text = |name: &str| line.get(name).map(|it| it.to_string().replace('"', ""));
+        // HTTP has a method and a path instead.
+        let request = || Some(format!("{} {}", text("method")?, text("path")?));
+        let of = |name: &str| {
+            let of_http = if name == "request" { request() } else { None };
+            text(name).or(of_http).unwrap_or_else(|| "-".to_owned())
+        };
         fields.iter().copied().map(of).collect::<Vec<_>>().join(" ")
     };
     lines.iter().map(shown).collect()
@@ -72,6 +78,10 @@ fn each_request_is_a_line_without_secrets() {
     ] {
         assert_eq!(http.iter().filter(|line| *line == wanted).count(), 1, "{wanted}: {http:?}");
     }
+
+    let fields = shown(&server, "http", 4, &["method", "path", "status"]);
+    assert!(fields.contains(&"GET /v1/ids/none 404".to_owned()), "{fields:?}");
+    assert!(fields.contains(&"GET /v1/ids/default 200".to_owned()), "{fields:?}");
 
     // Each of several equal commands in one packet has a line.
     let next = "*2\r\n$7\r\nID.NEXT\r\n$7\r\ndefault\r\n".repeat(5);
