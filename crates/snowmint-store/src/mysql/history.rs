@@ -1,25 +1,61 @@
 //! What a server has, compared with what was seen elsewhere: its transactions, and its view of a Galera
 //! cluster.
 //!
-//! `GtidHistory` is the set of transactions that a server has, by GTID: the last one of each origin; in
-//! MariaDB the numbers of a domain only grow. A server that lacks a transaction which was seen elsewhere has
-//! lost writes. `GaleraView` is a server's view of its Galera cluster.
+//! `GtidHistory` is the set of transactions that a server has, by GTID. A server that lacks a transaction
+//! which was seen elsewhere has lost writes. `GaleraView` is a server's view of its Galera cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::net::HostRefusal;
 use crate::{StoreErrorKind, net};
 
-/// The last transaction of each origin that a server has; empty if the server has no GTIDs.
+/// The transactions that a server has; empty if it has no GTIDs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct GtidHistory(BTreeMap<GtidOrigin, u64>);
+pub(crate) struct GtidHistory {
+    /// `MariaDB`: the last transaction of a domain and a server. The numbers of a domain only grow.
+    positions: BTreeMap<(u64, u64), u64>,
+    /// MySQL. A set may have gaps that stay: the members of a group take numbers from blocks of their own.
+    sets: BTreeMap<GtidSource, Intervals>,
+}
 
-/// A domain and a server of MariaDB, or the UUID of a server of MySQL and the tag of its transactions, which
-/// may be empty. Each counts by itself.
+/// The UUID of a server or a group of MySQL, and the tag of its transactions, which may be empty. Each counts
+/// by itself.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum GtidOrigin {
-    Domain(u64, u64),
-    Uuid { uuid: String, tag: String },
+struct GtidSource {
+    uuid: String,
+    tag: String,
+}
+
+/// A set of numbers as its intervals, first and last inclusive. They ascend, and at least one number lies
+/// between any two.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct Intervals(Vec<(u64, u64)>);
+
+impl Intervals {
+    fn new(mut all: Vec<(u64, u64)>) -> Self {
+        all.sort_unstable();
+        all.dedup_by(|next, kept| {
+            let touches = next.0 <= kept.1.saturating_add(1);
+            if touches {
+                kept.1 = kept.1.max(next.1);
+            }
+            touches
+        });
+        Self(all)
+    }
+
+    /// Returns the first numbers that are in `others` and not here.
+    fn lacks(&self, others: &Self) -> Option<(u64, u64)> {
+        others.0.iter().find_map(|&(first, last)| {
+            // Only the first of these can have the number `first`.
+            let rest = &self.0[self.0.partition_point(|it| it.1 < first)..];
+            let (from, next) = match rest {
+                [(begin, end), rest @ ..] if *begin <= first => (end.checked_add(1)?, rest.first()),
+                rest => (first, rest.first()),
+            };
+            (from <= last).then(|| (from, next.map_or(last, |it| last.min(it.0 - 1))))
+        })
+    }
 }
 
 impl GtidHistory {
@@ -28,26 +64,15 @@ impl GtidHistory {
     ///
     /// [tags]: https://dev.mysql.com/doc/refman/9.5/en/replication-gtids-concepts.html
     pub(super) fn parse(text: &str) -> Self {
-        let mut history = Self::default();
+        let (mut history, mut sets) = (Self::default(), BTreeMap::new());
         for list in text.split(',') {
             match list.split_once(':') {
-                Some((uuid, rest)) => history.add_intervals(&uuid.trim().to_lowercase(), rest),
+                Some((uuid, rest)) => add_intervals(&mut sets, &uuid.trim().to_lowercase(), rest),
                 None => history.add_position(list.trim()),
             }
         }
+        history.sets = sets.into_iter().map(|(source, all)| (source, Intervals::new(all))).collect();
         history
-    }
-
-    /// Adds the intervals of a server of MySQL. A tag applies to those behind it.
-    fn add_intervals(&mut self, uuid: &str, text: &str) {
-        let mut tag = String::new();
-        for part in text.split(':').map(str::trim) {
-            let last = part.rsplit('-').next().unwrap_or_default().trim();
-            match last.parse() {
-                Ok(last) => self.add(GtidOrigin::Uuid { uuid: uuid.to_owned(), tag: tag.clone() }, last),
-                Err(_) => tag = part.to_lowercase(),
-            }
-        }
     }
 
     /// Adds a position of MariaDB.
@@ -55,49 +80,70 @@ impl GtidHistory {
         let mut numbers = text.split('-').map(str::parse);
         let parts = (numbers.next(), numbers.next(), numbers.next(), numbers.next());
         if let (Some(Ok(domain)), Some(Ok(server)), Some(Ok(number)), None) = parts {
-            self.add(GtidOrigin::Domain(domain, server), number);
+            self.advance((domain, server), number);
         }
     }
 
-    fn add(&mut self, origin: GtidOrigin, number: u64) {
-        let known = self.0.entry(origin).or_default();
+    fn advance(&mut self, origin: (u64, u64), number: u64) {
+        let known = self.positions.entry(origin).or_default();
         *known = number.max(*known);
     }
 
-    /// Returns the last known transaction of an origin. A MariaDB replica without a binary log knows only the
-    /// last transaction of a domain, and has all with lower numbers.
-    fn has(&self, origin: &GtidOrigin) -> u64 {
-        match (self.0.get(origin), origin) {
-            (Some(number), _) => *number,
-            (None, GtidOrigin::Domain(domain, _)) => {
-                let of_domain =
-                    self.0.iter().filter(|it| matches!(it.0, GtidOrigin::Domain(it, _) if it == domain));
-                of_domain.map(|it| *it.1).max().unwrap_or(0)
+    /// Returns the last known transaction of a domain and a server. A MariaDB replica without a binary log
+    /// knows only the last transaction of a domain, and has all with lower numbers.
+    fn last(&self, origin: (u64, u64)) -> u64 {
+        self.positions.get(&origin).copied().unwrap_or_else(|| {
+            let of_domain = self.positions.iter().filter(|it| it.0.0 == origin.0);
+            of_domain.map(|it| *it.1).max().unwrap_or(0)
+        })
+    }
+}
+
+/// Adds the intervals of a source of MySQL. A tag applies to those behind it. As on the server, an interval
+/// that ends before it begins is empty.
+fn add_intervals(sets: &mut BTreeMap<GtidSource, Vec<(u64, u64)>>, uuid: &str, text: &str) {
+    let mut tag = String::new();
+    for part in text.split(':').map(str::trim) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (first.trim().parse(), last.trim().parse()) {
+            (Ok(first), Ok(last)) if first <= last => {
+                let source = GtidSource { uuid: uuid.to_owned(), tag: tag.clone() };
+                sets.entry(source).or_default().push((first, last));
             }
-            (None, GtidOrigin::Uuid { .. }) => 0,
+            (Ok(_), Ok(_)) => {}
+            _ => tag = part.to_lowercase(),
         }
     }
 }
 
 impl net::ServerHistory for GtidHistory {
     fn lacks(&self, seen: &Self) -> Option<String> {
-        let lacking = seen.0.iter().find(|(origin, number)| self.has(origin) < **number);
-        lacking.map(|(origin, number)| {
-            let (has, of) = (
-                self.has(origin),
-                match origin {
-                    GtidOrigin::Domain(domain, server) => format!("domain {domain}, server {server}"),
-                    GtidOrigin::Uuid { uuid, tag } if tag.is_empty() => uuid.clone(),
-                    GtidOrigin::Uuid { uuid, tag } => format!("{uuid}, tag {tag}"),
-                },
-            );
-            format!("has transactions up to {has} of {of}, and this node has seen {number}")
+        if let Some((&(domain, server), number)) =
+            seen.positions.iter().find(|(origin, number)| self.last(**origin) < **number)
+        {
+            let last = self.last((domain, server));
+            return Some(format!(
+                "has transactions up to {last} of domain {domain}, server {server}, and this node has seen {number}"
+            ));
+        }
+        let none = Intervals::default();
+        seen.sets.iter().find_map(|(source, numbers)| {
+            let (first, last) = self.sets.get(source).unwrap_or(&none).lacks(numbers)?;
+            let GtidSource { uuid, tag } = source;
+            let of_tag = if tag.is_empty() { String::new() } else { format!(", tag {tag}") };
+            Some(format!(
+                "lacks the transactions {first}-{last} of {uuid}{of_tag}, and this node has seen them"
+            ))
         })
     }
 
     fn merge(&mut self, other: Self) {
-        for (origin, number) in other.0 {
-            self.add(origin, number);
+        for (origin, number) in other.positions {
+            self.advance(origin, number);
+        }
+        for (source, Intervals(more)) in other.sets {
+            let Intervals(all) = self.sets.remove(&source).unwrap_or_default();
+            self.sets.insert(source, Intervals::new([all, more].concat()));
         }
     }
 }
@@ -229,7 +275,9 @@ mod tests {
             (",0-2-6", "0-1-5"),
             ("1-1-9,0-1-5", "0-1-5"),
             (&uuid(":1-6"), &uuid(":1-5")),
-            (&uuid(":1-3:7-9,\n4e11fa47-71ca-11e1-9e33-c80aa9429562:1"), &uuid(":1-5")),
+            (&uuid(":1-9,\n4e11fa47-71ca-11e1-9e33-c80aa9429562:1"), &uuid(":1-5")),
+            (&uuid(":7-9:1-3:4-6"), &uuid(":2:4-8")),
+            (&uuid(":1-900:1000001-1000050"), &uuid(":1-900:1000001-1000050")),
             // A tag has numbers of its own.
             (&uuid(":1-9531:backup:1-2"), &uuid(":1-9531")),
             (&uuid(":1-9531:backup:1-2:9:zz:1"), &uuid(":1-9531:zz:1:Backup:9")),
@@ -245,6 +293,11 @@ mod tests {
             ("", &uuid(":1")),
             (&uuid(":1-4"), &uuid(":1-5")),
             ("4e11fa47-71ca-11e1-9e33-c80aa9429562:1-100", &uuid(":1-5")),
+            (&uuid(":1-3:7-9"), &uuid(":1-5")),
+            // A failover in a group, whose members have blocks of their own, that loses the end of one.
+            (&uuid(":1-700:1000001-1000050"), &uuid(":1-900:1000001-1000050")),
+            (&uuid(":1-700:1000001-1000050:2000001"), &uuid(":1-900:1000001-1000050")),
+            (&uuid(":5-1"), &uuid(":3")),
             // A failover to a replica that lacks 200 acknowledged transactions.
             (&uuid(":1-9331:backup:1-2"), &uuid(":1-9531:backup:1-2")),
             (&uuid(":1-9331:backup:1-2"), &uuid(":1-9531")),
@@ -257,37 +310,65 @@ mod tests {
         let mut seen = GtidHistory::parse("0-1-5,0-2-9");
         seen.merge(GtidHistory::parse("0-1-7,0-2-8,1-1-1"));
         assert_eq!(seen, GtidHistory::parse("0-1-7,0-2-9,1-1-1"));
+        for (has, first) in [(":1-4:8-20", "5-7"), (":1-9", "10-10"), (":3-20", "1-2"), ("", "1-10")] {
+            let lack = lacks(&uuid(has), &uuid(":1-10")).unwrap();
+            assert!(lack.starts_with(&format!("lacks the transactions {first} of {UUID}, and")), "{lack}");
+        }
     }
 
     proptest! {
-        /// Goal: each server and tag counts by itself. Method: sets of MySQL's whole grammar, with intervals in
-        /// any order and spaces wherever it allows them.
+        /// Goal: what is lacking is the difference of two sets, each server and tag by itself. Method: MySQL's
+        /// whole grammar, with intervals in any order and spaces wherever it allows them, against sets of single
+        /// transactions; several sets that were seen one after the other.
         #[test]
-        fn the_last_transaction_of_each_server_and_tag_is_read(
-            sets in vec((0..3_u8, vec((0..3_usize, vec((1..u64::MAX, 0..9_u64), 1..4)), 1..4)), 0..4),
+        fn a_server_lacks_the_difference_of_sets(
+            sets in vec(vec((0..3_u8, vec((0..3_usize, vec((1..40_u64, 0..9_u64), 1..6)), 1..4)), 0..4), 2..4),
             space in "[ \n]{0,2}",
         ) {
-            let mut wanted = GtidHistory::default();
-            let mut lists = Vec::new();
-            for (server, tags) in sets {
-                let uuid = format!("3e11fa47-71ca-11e1-9e33-c80aa942956{server}");
-                let mut parts = vec![if server == 1 { uuid.to_uppercase() } else { uuid.clone() }];
-                for (nth, (tag, intervals)) in tags.into_iter().enumerate() {
-                    // Intervals without a tag can only be first.
-                    let tag = ["", "a", "_b_2"][if nth > 0 { tag.max(1) } else { tag }];
-                    if !tag.is_empty() {
-                        parts.push(tag.to_owned());
+            let mut all = Vec::new();
+            for set in sets {
+                let (mut single, mut lists) = (BTreeSet::new(), Vec::new());
+                for (server, tags) in set {
+                    let uuid = format!("3e11fa47-71ca-11e1-9e33-c80aa942956{server}");
+                    let mut parts = vec![if server == 1 { uuid.to_uppercase() } else { uuid }];
+                    for (nth, (tag, intervals)) in tags.into_iter().enumerate() {
+                        // Intervals without a tag can only be first.
+                        let tag = ["", "a", "_b_2"][if nth > 0 { tag.max(1) } else { tag }];
+                        if !tag.is_empty() {
+                            parts.push(tag.to_owned());
+                        }
+                        for (first, more) in intervals {
+                            let last = first + more;
+                            parts.push(if more == 0 { first.to_string() } else { format!("{first}{space}-{space}{last}") });
+                            single.extend((first..=last).map(|number| (server, tag, number)));
+                        }
                     }
-                    for (first, more) in intervals {
-                        let last = first.saturating_add(more);
-                        parts.push(if more == 0 { first.to_string() } else { format!("{first}{space}-{space}{last}") });
-                        wanted.add(GtidOrigin::Uuid { uuid: uuid.clone(), tag: tag.to_owned() }, last);
-                    }
+                    lists.push(parts.join(&format!("{space}:{space}")));
                 }
-                lists.push(parts.join(&format!("{space}:{space}")));
+                all.push((lists.join(&format!("{space},{space}")), single));
             }
-            let text = lists.join(&format!("{space},{space}"));
-            prop_assert_eq!(GtidHistory::parse(&text), wanted, "{}", text);
+            let (has, own) = all.remove(0);
+            let seen: Vec<&str> = all.iter().map(|it| &*it.0).collect();
+            let lacks = all.iter().any(|it| !it.1.is_subset(&own));
+            prop_assert_eq!(lacking_gtids(&has, &seen).is_some(), lacks, "{} after {:?}", has, seen);
+        }
+
+        /// Goal: the numbers that a server is said to lack are the first of the difference, up to the last
+        /// number that there can be.
+        #[test]
+        fn the_first_numbers_that_are_lacking_are_told(
+            has in vec((0..30_u64, 0..5_u64), 0..6), seen in vec((0..30_u64, 0..5_u64), 0..6), from in prop::bool::ANY,
+        ) {
+            let start = if from { u64::MAX - 30 } else { 0 };
+            let set = |all: &[(u64, u64)]| -> (Intervals, BTreeSet<u64>) {
+                let all: Vec<_> = all.iter().map(|it| (start + it.0, (start + it.0).saturating_add(it.1))).collect();
+                (Intervals::new(all.clone()), all.iter().flat_map(|it| it.0..=it.1).collect())
+            };
+            let ((has, own), (seen, wanted)) = (set(&has), set(&seen));
+            let lacking: Vec<u64> = wanted.difference(&own).copied().collect();
+            let run = lacking.iter().zip(0..).take_while(|(number, nth)| **number - lacking[0] == *nth);
+            let first = run.last().map(|(last, _)| (lacking[0], *last));
+            prop_assert_eq!(has.lacks(&seen), first, "{:?} after {:?}", has, seen);
         }
 
         #[test]

@@ -77,6 +77,9 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'su
 /// Queried separately, because SHOW VARIABLES truncates long values.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
 const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
+/// Bounds the memory for what was seen: a server is used only if it has all of that, so it never exceeds a few
+/// sets of this size.
+const LONGEST_HISTORY: usize = 1024 * 1024;
 /// How commits wait for replicas. One statement, so that all parts are from the same instant.
 const MARIADB_REPLICATION: &str = "SELECT variable_name, variable_value FROM information_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_master_no_tx') \
@@ -460,7 +463,16 @@ impl Variables {
         }
         let statement = if self.is_mariadb() { MARIADB_HISTORY } else { MYSQL_HISTORY };
         let row = exactly_one(sqlx::query(statement).fetch_all(&mut *sql)).await.map_err(refused)?;
-        Ok(GtidHistory::parse(&row.try_get_unchecked::<String, _>(0).map_err(refused)?))
+        let text = row.try_get_unchecked::<String, _>(0).map_err(refused)?;
+        if text.len() > LONGEST_HISTORY {
+            let text = format!(
+                "the server has a list of GTIDs of {} bytes, and nodes compare at most {LONGEST_HISTORY}: stop all nodes, and \
+                 empty it on all servers (RESET BINARY LOGS AND GTIDS, or RESET MASTER)",
+                text.len()
+            );
+            return Err(HostRefusal::new(StoreErrorKind::Other, text));
+        }
+        Ok(GtidHistory::parse(&text))
     }
 
     /// Returns how commits wait for replicas. Refuses a server that should wait for one, and does not now.
