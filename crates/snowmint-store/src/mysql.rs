@@ -5,6 +5,7 @@
 pub(crate) mod connect;
 pub(crate) mod error;
 mod flush_watch;
+mod group;
 pub(crate) mod history;
 pub(crate) mod session;
 

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::MySqlSettings;
 use super::error;
 use super::flush_watch::{FlushWatch, RedoLog};
+use super::group;
 use super::history::{ClusterHistory, GaleraView, GtidHistory, STATUS, no_member};
 use crate::StoreErrorKind;
 use crate::error::{chain, random_below};
@@ -72,7 +73,7 @@ const SETTINGS: &str = concat!(
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', 'innodb_read_only', \
     'log_bin', 'sync_binlog', 'binlog_format', 'wsrep_on', 'wsrep_provider', 'server_uuid', 'server_uid', 'server_id', 'hostname', 'port', 'datadir', \
     'version', 'log_slave_updates', 'log_replica_updates', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', \
-    'gtid_binlog_state', 'gtid_executed', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout', \
+    'gtid_binlog_state', 'gtid_executed', 'group_replication_group_name', 'innodb_flush_log_at_trx_commit', 'innodb_flush_log_at_timeout', \
     'innodb_flush_method', 'debug_no_sync')";
 /// Queried separately, because SHOW VARIABLES truncates long values.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
@@ -314,6 +315,9 @@ pub(super) async fn begin(
     let variables = Variables(named(&mut sql, VARIABLES).await.map_err(refused)?);
     variables.check(crashes)?;
     let view = variables.galera_view(&mut sql).await?;
+    if !variables.value("group_replication_group_name").is_empty() {
+        group::check(&mut sql).await?;
+    }
     let losses = variables.losses(&mut sql, view.as_ref(), may_lose, crashes).await?;
     if view.is_some() {
         // Before reads, updates and inserts, wait for the commits of other members.

@@ -1,5 +1,7 @@
 //! What only MySQL has, and MariaDB does not: `./check newest` runs these tests.
 
+mod group;
+
 use std::num::NonZeroU64;
 
 use snowmint_store::StoreErrorKind;
