@@ -7,6 +7,7 @@ pub(crate) mod error;
 mod flush_watch;
 mod group;
 pub(crate) mod history;
+mod left;
 pub(crate) mod session;
 
 use std::num::NonZeroU64;
@@ -17,7 +18,8 @@ use async_trait::async_trait;
 use sqlx::mysql::MySqlConnectOptions;
 
 use self::flush_watch::FlushWatch;
-use self::session::{CrashLoss, MySqlSession, may_write, writable};
+use self::left::LeftSessions;
+use self::session::{CrashLoss, MySqlSession, may_write, on_checked_server, writable};
 use crate::error::Effect;
 use crate::net::url::Password;
 use crate::sql::failure::SqlFailure;
@@ -36,6 +38,7 @@ pub(crate) struct MySqlSettings {
     may_lose: Duration,
     /// Shared by all sessions.
     flushes: Arc<FlushWatch>,
+    left: Arc<LeftSessions>,
     crashes: CrashLoss,
 }
 
@@ -46,14 +49,18 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS snowmint_records (
     revision BIGINT NOT NULL,
     value MEDIUMBLOB NOT NULL
 ) ENGINE = InnoDB";
-/// Always returns one row, which also says whether the server accepts writes.
+/// Always returns one row, which also says whether the server is the checked one and accepts writes.
 const LOAD: &str = concat!(
     "SELECT CAST(",
+    on_checked_server!(),
+    " AND ",
     writable!(),
     " AS SIGNED), r.revision, r.value FROM (SELECT 1) one LEFT JOIN snowmint_records r ON r.name = ?"
 );
 const LIST: &str = concat!(
     "SELECT CAST(",
+    on_checked_server!(),
+    " AND ",
     writable!(),
     " AS SIGNED), r.name, r.revision, r.value \
     FROM (SELECT 1) one LEFT JOIN snowmint_records r ON r.name >= ? AND r.name < ? ORDER BY r.name"
@@ -115,7 +122,8 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// `mysql://USER:PASSWORD@HOST:PORT,HOST/DATABASE?NAME=VALUE&...`; the default port is 3306; `mariadb://`
 /// means the same. Of several hosts, the store uses the one that accepts writes. It refuses two that accept
 /// writes, unless they are members of one Galera cluster with the same view of it. Until the process
-/// restarts, it also refuses a server that lacks transactions which it has seen elsewhere, by its GTIDs.
+/// restarts, it also refuses a server that lacks GTIDs which it has seen when it connected earlier; not one
+/// that lacks only later ones. A member of a MySQL group must be its primary and reach a majority of it.
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -225,7 +233,8 @@ impl MySqlStore {
     }
 }
 
-/// Whether the server accepts writes; then name, revision and value, all empty if there is no record.
+/// Whether the server is the checked one and accepts writes; then name, revision and value, all empty if there
+/// is no record.
 type ListRow = (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
 
 /// Returns the `may_lose` of a URL without connecting.

@@ -70,7 +70,8 @@ impl MySqlSettings {
         let limit = location.take_timeout()?;
         let may_lose = location.take_may_lose(Duration::ZERO)?;
         let flushes = Arc::new(FlushWatch::new(may_lose));
-        let settings = Self { options, password, limit, may_lose, flushes, crashes };
+        let left = Arc::default();
+        let settings = Self { options, password, limit, may_lose, flushes, left, crashes };
         Ok(Pool::new(settings, name, location.hosts.clone(), limit, may_lose))
     }
 }
@@ -131,8 +132,9 @@ impl Connect for MySqlSettings {
         set_up(&mut connection, self.limit, self.crashes.accepted(self.may_lose))
             .await
             .map_err(|error| refusal::<Self>(&error))?;
-        let flushes = Arc::clone(&self.flushes);
-        let (session, history) = session::begin(connection, self.may_lose, self.crashes, flushes).await?;
+        let (flushes, left) = (Arc::clone(&self.flushes), Arc::clone(&self.left));
+        let (session, history) =
+            session::begin(connection, self.may_lose, self.crashes, flushes, left).await?;
         let (server, standing) = (Some(session.server.clone()), session.standing);
         Ok(Writable { connection: session, server, history, standing })
     }
@@ -155,11 +157,12 @@ async fn set_up(connection: &mut MySqlConnection, limit: Duration, accepted: u64
     // Under READ-UNCOMMITTED, which may be the default of the server, a read shows what is not committed.
     let isolation = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
     sqlx::raw_sql(isolation).execute(&mut *connection).await?;
-    // Some servers turn autocommit off for everybody. No call waits longer for a lock than its limit.
+    // Some servers turn autocommit off for everybody. No call waits longer for a lock than its limit,
+    // be it of a row or of the table (LOCK TABLES, FLUSH TABLES WITH READ LOCK).
     // A number out of the range of a column is an error rather than clipped.
     // MySQL shows the AUTO_INCREMENT of a table up to a day late; MariaDB reads the last part as a comment.
     let set = format!(
-        "SET SESSION autocommit = 1, innodb_lock_wait_timeout = {}, @snowmint_accepts = {accepted}, \
+        "SET SESSION autocommit = 1, innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}, @snowmint_accepts = {accepted}, \
          sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES') \
          /*!80000 , information_schema_stats_expiry = 0 */",
         limit.as_secs().max(1)

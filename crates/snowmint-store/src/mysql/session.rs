@@ -16,11 +16,29 @@ use super::error;
 use super::flush_watch::{FlushWatch, RedoLog};
 use super::group;
 use super::history::{ClusterHistory, GaleraView, GtidHistory, STATUS, no_member};
+use super::left::{LeftSessions, OpenSession};
 use crate::StoreErrorKind;
 use crate::error::{chain, random_below};
 use crate::net::{Confirmation, HostRefusal, Standing};
 use crate::sql::exactly_one;
 use crate::sql::failure::{SqlFailure, refusal};
+
+/// SQL: what tells a server from any other, as hexadecimal digits, which compare alike whatever the character
+/// set of the session is. The server's UUID exists only in MySQL; MariaDB reads that part as a comment.
+macro_rules! server_name {
+    () => {
+        "HEX(CONCAT_WS(' ', @@global.server_id, @@hostname, @@port, @@datadir /*!80000 , @@server_uuid */))"
+    };
+}
+
+/// SQL condition: the session is on the server that was checked at its start, which has set the variable to a
+/// text. A proxy that moves the session to another server sets it there to the same text, or not at all.
+macro_rules! on_checked_server {
+    () => {
+        concat!("COALESCE(@snowmint_server = ", $crate::mysql::session::server_name!(), ", FALSE)")
+    };
+}
+pub(crate) use {on_checked_server, server_name};
 
 /// SQL condition for writing statements: true only if the server accepts writes. A user with `SUPER` or
 /// `READ ONLY ADMIN` may write despite `read_only`, so the server itself does not reject writes of such a
@@ -37,16 +55,18 @@ macro_rules! writable {
 }
 pub(crate) use writable;
 
-/// Condition in a writing statement: the server is [`writable!`] and syncs each commit before it answers. An
-/// operator may change either at any time.
+/// Condition in a writing statement: the session is [`on_checked_server!`], which is [`writable!`] and syncs
+/// each commit before it answers. An operator may change either at any time.
 ///
 /// With `innodb_flush_log_at_trx_commit` at 1, or at 3 in MariaDB, the engine keeps the commits that it
 /// acknowledged; with a binary log, only if `sync_binlog` is 1. Otherwise a crash loses a little more than
 /// `innodb_flush_log_at_timeout` seconds, and `@snowmint_accepts` must exceed that. The start of a session
-/// sets it, see [`CrashLoss::accepted`]; in any other session it is NULL, and nothing is written.
+/// sets it, see [`CrashLoss::accepted`].
 macro_rules! may_write {
     () => {
         concat!(
+            $crate::mysql::session::on_checked_server!(),
+            " AND ",
             $crate::mysql::session::writable!(),
             " AND (@@global.innodb_flush_log_at_trx_commit IN (1, 3) \
                 AND (CAST(@@global.log_bin AS CHAR) IN ('0', 'OFF') OR @@global.sync_binlog = 1) \
@@ -60,12 +80,18 @@ const READ_ONLY: &str = "the server is read-only: it is a replica, or was just d
     commas";
 const FELL_BACK: &str = "semi-synchronous replication is enabled, but this server does not wait for a replica now: a failover may lose \
     what it commits; connect a replica and let it catch up, or set may_lose";
+const MOVED: &str = "a proxy has moved the session to another server, which was not checked, and nothing counts that was done there; \
+    the next call opens a new session";
 const UNCONFIRMED: &str = "the server committed without the confirmation of a replica, although semi-synchronous replication is enabled; a \
     failover may lose the write";
 
-/// The settings that [`may_write!`] depends on.
+/// The number of the session, and the name of its server.
+const SESSION: &str = concat!("SELECT CAST(CONNECTION_ID() AS UNSIGNED), ", server_name!());
+/// What [`may_write!`] depends on.
 const SETTINGS: &str = concat!(
     "SELECT CAST(",
+    on_checked_server!(),
+    " AS SIGNED), CAST(",
     writable!(),
     " AS SIGNED), CAST(@@global.innodb_flush_log_at_trx_commit AS CHAR), CAST(@@global.log_bin AS CHAR), \
     CAST(@@global.sync_binlog AS CHAR), CAST(@@global.innodb_flush_log_at_timeout AS CHAR)"
@@ -82,16 +108,26 @@ const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
 /// sets of this size.
 const LONGEST_HISTORY: usize = 1024 * 1024;
 /// How commits wait for replicas. One statement, so that all parts are from the same instant.
-const MARIADB_REPLICATION: &str = "SELECT variable_name, variable_value FROM information_schema.global_status \
+const MARIADB_REPLICATION: &str = concat!(
+    "SELECT variable_name, variable_value FROM information_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_master_no_tx') \
-    UNION ALL SELECT 'rpl_semi_sync_master_enabled', CAST(@@global.rpl_semi_sync_master_enabled AS CHAR)";
+    UNION ALL SELECT 'rpl_semi_sync_master_enabled', CAST(@@global.rpl_semi_sync_master_enabled AS CHAR) \
+    UNION ALL SELECT '~on_checked_server', IF(",
+    on_checked_server!(),
+    ", 'ON', 'OFF')"
+);
 /// MySQL has the newer names since 8.0.26, with the plugin of the same name, and no variables without a
 /// plugin. SHOW reads the same tables: they exist without the performance schema, and for every user.
-const MYSQL_REPLICATION: &str = "SELECT variable_name, variable_value FROM performance_schema.global_status \
+const MYSQL_REPLICATION: &str = concat!(
+    "SELECT variable_name, variable_value FROM performance_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_source_status', \
         'rpl_semi_sync_master_no_tx', 'rpl_semi_sync_source_no_tx') \
     UNION ALL SELECT variable_name, variable_value FROM performance_schema.global_variables \
-    WHERE variable_name IN ('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled')";
+    WHERE variable_name IN ('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled') \
+    UNION ALL SELECT '~on_checked_server', IF(",
+    on_checked_server!(),
+    ", 'ON', 'OFF')"
+);
 
 /// The ends of the redo log: `MariaDB`'s names, and those of MySQL since 8.0.30.
 const REDO_LOG: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_current', 'Innodb_lsn_flushed', \
@@ -128,6 +164,8 @@ pub(crate) struct MySqlSession {
     /// Equal for two hosts only if they are one server, or one Galera cluster.
     pub(super) server: String,
     flushes: Arc<FlushWatch>,
+    /// Counts as left once the session is dropped.
+    _open: OpenSession,
 }
 
 /// What a crash of the server may undo.
@@ -162,6 +200,7 @@ struct ReplicationWatch {
 /// What a server reports about semi-synchronous replication.
 #[derive(Clone, Copy)]
 struct Replication {
+    on_checked_server: bool,
     enabled: bool,
     /// Whether commits wait for a replica now.
     waits: bool,
@@ -311,7 +350,9 @@ pub(super) async fn begin(
     may_lose: Duration,
     crashes: CrashLoss,
     flushes: Arc<FlushWatch>,
+    left: Arc<LeftSessions>,
 ) -> Result<(MySqlSession, ClusterHistory), HostRefusal> {
+    let open = claim(&mut sql, left).await?;
     let variables = Variables(named(&mut sql, VARIABLES).await.map_err(refused)?);
     variables.check(crashes)?;
     let view = variables.galera_view(&mut sql).await?;
@@ -350,8 +391,19 @@ pub(super) async fn begin(
     let waits = watch.is_some_and(|watch| watch.seen.enabled);
     let standing = if waits { Standing::Unconfirmed } else { Standing::Kept };
     let confirmation = Some(confirmation);
-    let session = MySqlSession { sql, watch, standing, confirmation, losses, server, flushes };
+    let session = MySqlSession { sql, watch, standing, confirmation, losses, server, flushes, _open: open };
     Ok((session, ClusterHistory { history, view }))
+}
+
+/// Ties the statements of a session to its server, unless too many others hang there.
+async fn claim(sql: &mut MySqlConnection, left: Arc<LeftSessions>) -> Result<OpenSession, HostRefusal> {
+    let session = exactly_one(sqlx::query_as::<_, (u64, String)>(SESSION).fetch_all(&mut *sql)).await;
+    let (id, server) = session.map_err(refused)?;
+    left.check(sql, &server).await?;
+    // Hexadecimal digits.
+    let set = format!("SET @snowmint_server = '{server}'");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut *sql).await.map_err(refused)?;
+    Ok(OpenSession { all: left, server, id })
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "as map_err passes it")]
@@ -529,15 +581,16 @@ impl MySqlSession {
         self.check_settings().await.err().unwrap_or(changed)
     }
 
-    /// Returns the rows of a read if the server accepted writes at that time and can no longer lose the rows.
+    /// Returns the rows of a read if its server was the checked one, accepted writes at that time, and can no
+    /// longer lose the rows.
     pub(super) async fn trust<T>(
         &mut self,
         shown: Result<T, sqlx::Error>,
-        writable: impl Fn(&T) -> i64,
+        trusted: impl Fn(&T) -> i64,
     ) -> Result<T, SqlFailure> {
         let shown = shown?;
-        if writable(&shown) == 0 {
-            return Err(Self::read_only());
+        if trusted(&shown) == 0 {
+            return Err(self.refusal().await);
         }
         self.fence().await?;
         Ok(shown)
@@ -551,8 +604,11 @@ impl MySqlSession {
     /// Refuses a server that was demoted, or that may lose writes in a crash; the statement before has
     /// changed nothing.
     async fn check_settings(&mut self) -> Result<(), SqlFailure> {
-        let (writable, sync) =
+        let Settings { on_checked_server, writable, sync } =
             settings(&mut self.sql).await.map_err(|error| SqlFailure::Refused(unavailable(&error)))?;
+        if !on_checked_server {
+            return Err(SqlFailure::refused(StoreErrorKind::Unavailable, MOVED));
+        }
         if !writable {
             return Err(Self::read_only());
         }
@@ -571,11 +627,17 @@ impl MySqlSession {
     async fn check_others(&mut self) -> Result<(), SqlFailure> {
         let Losses { may_lose, crashes, kept_by_others: true, .. } = self.losses else { return Ok(()) };
         let status = named(&mut self.sql, STATUS).await.map_err(|error| unknown(chain(&error)))?;
-        if GaleraView::parse(&status).is_some_and(|view| view.is_shared()) {
+        if GaleraView::parse(&status).is_some_and(|view| view.is_shared() && view.server() == self.server) {
             return Ok(());
         }
-        let (_, sync) = settings(&mut self.sql).await.map_err(|error| unknown(chain(&error)))?;
+        let sync = self.syncing().await?;
         sync.check(may_lose, crashes).map_err(|refusal| unknown(refusal.text))
+    }
+
+    /// Returns when the server syncs its commits, after a write.
+    async fn syncing(&mut self) -> Result<Syncing, SqlFailure> {
+        let settings = settings(&mut self.sql).await.map_err(|error| unknown(chain(&error)))?;
+        if settings.on_checked_server { Ok(settings.sync) } else { Err(unknown(MOVED)) }
     }
 
     /// Checks that a server that acknowledges commits before it syncs them syncs them in time.
@@ -583,8 +645,7 @@ impl MySqlSession {
         if !self.losses.are_bounded_by_flushes() {
             return Ok(());
         }
-        let (_, sync) = settings(&mut self.sql).await.map_err(|error| unknown(chain(&error)))?;
-        if sync.is_at_commit() {
+        if self.syncing().await?.is_at_commit() {
             return Ok(());
         }
         let asked = Instant::now();
@@ -605,6 +666,7 @@ impl MySqlSession {
         self.check_flushes().await?;
         let Some(ReplicationWatch { statement, seen }) = self.watch else { return Ok(()) };
         let text = match replication(&mut self.sql, statement).await {
+            Ok(now) if !now.on_checked_server => MOVED.to_owned(),
             Ok(now) if !seen.enabled && !now.enabled => {
                 self.watch = Some(ReplicationWatch { statement, seen: now });
                 return Ok(());
@@ -658,6 +720,9 @@ impl MySqlSession {
         }
         let now = replication(&mut self.sql, statement).await;
         let now = now.map_err(|error| SqlFailure::Refused(unavailable(&error)))?;
+        if !now.on_checked_server {
+            return Err(SqlFailure::refused(StoreErrorKind::Unavailable, MOVED));
+        }
         self.watch = Some(ReplicationWatch { statement, seen: now });
         if now.enabled && !now.waits {
             return Err(SqlFailure::refused(StoreErrorKind::Unavailable, FELL_BACK));
@@ -690,13 +755,19 @@ async fn named(
     rows.iter().map(pair).collect()
 }
 
-/// Returns whether the server is [`writable!`], and when it syncs its commits.
-async fn settings(sql: &mut MySqlConnection) -> Result<(bool, Syncing), sqlx::Error> {
-    let row =
-        exactly_one(sqlx::query_as::<_, (i64, String, String, String, String)>(SETTINGS).fetch_all(sql))
-            .await?;
-    let (writable, flush, log_bin, sync_binlog, every_seconds) = row;
-    Ok((writable != 0, Syncing::new(&flush, &log_bin, &sync_binlog, &every_seconds)))
+/// What a server says during a session.
+struct Settings {
+    on_checked_server: bool,
+    writable: bool,
+    sync: Syncing,
+}
+
+async fn settings(sql: &mut MySqlConnection) -> Result<Settings, sqlx::Error> {
+    let query = sqlx::query_as::<_, (i64, i64, String, String, String, String)>(SETTINGS);
+    let (checked, writable, flush, log_bin, sync_binlog, every_seconds) =
+        exactly_one(query.fetch_all(sql)).await?;
+    let sync = Syncing::new(&flush, &log_bin, &sync_binlog, &every_seconds);
+    Ok(Settings { on_checked_server: checked != 0, writable: writable != 0, sync })
 }
 
 fn unavailable(error: &sqlx::Error) -> HostRefusal {
@@ -714,6 +785,7 @@ async fn replication(sql: &mut MySqlConnection, statement: &'static str) -> Resu
     let any_is_on = |end: &str| status.iter().any(|(name, value)| name.ends_with(end) && is_on(value));
     let unconfirmed = status.iter().filter(|(name, _)| name.ends_with("_no_tx"));
     Ok(Replication {
+        on_checked_server: status.get("~on_checked_server").is_some_and(|it| is_on(it)),
         enabled: any_is_on("_enabled"),
         waits: any_is_on("_status"),
         unconfirmed: unconfirmed.filter_map(|(_, value)| value.parse::<u64>().ok()).sum(),

@@ -1,6 +1,8 @@
 //! The MySQL store and the counters of other systems on a primary and a replica that change roles: numbers of
 //! one server are never returned again by the other, even to users whom `read_only` does not stop.
 
+mod sessions;
+
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
