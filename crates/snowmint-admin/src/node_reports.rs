@@ -285,6 +285,12 @@ pub struct NodeStore {
     pub instance: Option<String>,
     /// The workers that it holds, each with its pool.
     pub workers: Vec<(String, u32)>,
+    /// Its name in the store.
+    pub name: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// Ids given to clients since its start.
+    pub issued: Option<u64>,
 }
 
 /// Returns the store that an answer of `/readyz` names. A node that is not ready names it in the header
@@ -299,7 +305,15 @@ fn store_in(answer: &[u8]) -> Result<NodeStore, String> {
         Some((lease["pool"].as_str()?.to_owned(), u32::try_from(lease["worker"].as_u64()?).ok()?))
     };
     let workers = said["leases"].as_array().into_iter().flatten().filter_map(worker).collect();
-    Ok(NodeStore { id, instance: said["instance"].as_str().map(str::to_owned), workers })
+    let text = |member: &str| said[member].as_str().map(str::to_owned);
+    Ok(NodeStore {
+        id,
+        instance: text("instance"),
+        workers,
+        name: text("name"),
+        version: text("version"),
+        issued: said["issued"].as_u64(),
+    })
 }
 
 /// Returns the answer of a node, with its headers, and at most `max_body` bytes after them.

@@ -57,6 +57,7 @@ pub const OPERATIONS: &[OperationEntry] = &[
     OperationEntry::of::<ListChanges>(),
     OperationEntry::of_fleet(OperationRoute::get("fleet")),
     OperationEntry::of_fleet(OperationRoute::get("events")),
+    OperationEntry::of_fleet(OperationRoute::get("history")),
 ];
 
 /// An operation of operators.

@@ -109,7 +109,33 @@ function examples() {
     secret && el('p', { class: 'note' }, 'SNOWMINT_TOKEN is the token in the environment of the program.'),
     code('curl', `curl -X POST ${secret ? '-H "Authorization: Bearer $SNOWMINT_TOKEN" ' : ''}${quoted(url)}`),
     redis(name, count, secret),
-    code('Rust', rust));
+    code('Go, clients/go', go(origin, count, secret)),
+    code('Java, clients/java', java(origin, count, secret)),
+    code('Rust, crate snowmint-client', rust),
+    code('gRPC, with grpcurl', grpc(base, name, count, secret)));
+}
+
+/** Whether ids are texts, which clients get by another call. */
+const isText = () => server.namespaces.find(({ name }) => name === chosen().name)?.texts === true;
+
+function go(origin, count, secret) {
+  const settings = [`Servers: []string{${JSON.stringify(origin)}}`, secret && 'Token: os.Getenv("SNOWMINT_TOKEN")'].filter(Boolean).join(', ');
+  const imports = ['context', 'fmt', 'log', secret && 'os'].filter(Boolean).map((name) => `\t"${name}"\n`).join('');
+  const fails = '\tif err != nil {\n\t\tlog.Fatal(err)\n\t}\n';
+  const source = `${isText() ? 'Texts' : 'Namespace'}(${JSON.stringify(chosen().name)})`;
+  return `package main\n\nimport (\n${imports}\n\tsnowmint "github.com/snowmint/snowmint/clients/go"\n)\n\nfunc main() {\n\tclient, err := snowmint.New(snowmint.Options{${settings}})\n${fails}\tdefer client.Close()\n\tids, err := client.${source}.NextN(context.Background(), ${count})\n${fails}\tfmt.Println(ids)\n}`;
+}
+
+function java(origin, count, secret) {
+  const builder = [`SnowmintClient.builder().server(${JSON.stringify(origin)})`, secret && '.token(System.getenv("SNOWMINT_TOKEN"))', '.build()'].filter(Boolean).join('');
+  const source = `${isText() ? 'texts' : 'namespace'}(${JSON.stringify(chosen().name)})`;
+  return `import io.snowmint.client.SnowmintClient;\nimport java.util.Arrays;\n\nclass Example {\n    public static void main(String[] args) {\n        try (SnowmintClient client = ${builder}) {\n            System.out.println(${isText() ? '' : 'Arrays.toString('}client.${source}.next(${count})${isText() ? '' : ')'});\n        }\n    }\n}`;
+}
+
+/** gRPC is answered on the port of HTTP; the server has reflection. */
+function grpc(base, name, count, secret) {
+  const port = base.port || (base.protocol === 'https:' ? '443' : '80');
+  return ['grpcurl', base.protocol === 'http:' && '-plaintext', secret && '-H "authorization: Bearer $SNOWMINT_TOKEN"', `-d ${quoted(JSON.stringify({ namespace: name, count }))}`, `${base.hostname}:${port}`, 'snowmint.v1.Snowmint/Next'].filter(Boolean).join(' ');
 }
 
 /** The same over the Redis protocol, if it is on. */

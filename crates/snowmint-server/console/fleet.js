@@ -1,12 +1,19 @@
-// Fleet: workers, namespaces, clocks and changes of the store, live.
+// Fleet: nodes, workers, namespaces, clocks and changes of the store, live, and the last hour of this node.
 
 import { follow, pause } from './events.js';
 import { $, banner, code, el, explain, fill, local, request, say, span, thousands, update, utcTime } from './page.js';
+
+/** How often the history is asked for: a sample comes as often. */
+const HISTORY_EVERY = 30_000;
 
 let watching;
 let state;
 let receivedAt = 0;
 let ticking;
+let remembering;
+/** What this node remembers, and why it does not say so. */
+let history;
+let historyProblem;
 /** Whether the stream delivers states, and why the node ended it. */
 let open = false;
 let endedBecause;
@@ -17,7 +24,15 @@ let drawnCurrent;
 /** Whether the user has paused the view, to read or copy it. */
 let paused = false;
 
-export function start() {
+/** The names of layouts by their text form. */
+let layouts = [];
+const named = (text) => layouts.reduce((text, { name, layout }) => (name ? text.replace(layout, name) : text), text);
+
+export function start(server) {
+  server.then((known) => {
+    ({ layouts } = known);
+    if (state) draw();
+  });
   $('fleet-pause').addEventListener('click', () => {
     paused = !paused;
     $('fleet-pause').setAttribute('aria-pressed', String(paused));
@@ -29,6 +44,7 @@ export function show() {
   if (watching || document.hidden || paused) return;
   watching = new AbortController();
   ticking = setInterval(tick, 1000);
+  remembering = setInterval(remember, HISTORY_EVERY);
   live('', state ? `connecting; the view below is of ${utcTime(state.at_unix_ms)}` : 'connecting');
   follow(watching.signal, events);
 }
@@ -36,6 +52,7 @@ export function show() {
 export function hide() {
   watching?.abort();
   clearInterval(ticking);
+  clearInterval(remembering);
   watching = undefined;
   open = false;
   // The last state stays, as an old one.
@@ -101,6 +118,27 @@ function tick() {
   lanes();
 }
 
+/** Asks for the last hour of this node. */
+async function remember() {
+  const { signal } = watching;
+  try {
+    history = await request('v1/admin/history', { signal });
+    historyProblem = undefined;
+  } catch (error) {
+    if (signal.aborted) return;
+    historyProblem = error.message;
+  }
+  drawHistory();
+}
+
+/** Draws the plots into their place, which the states leave alone. */
+async function drawHistory() {
+  // The other views do without.
+  const { plots } = await import('./plots.js');
+  if (!$('fleet-plots')) return;
+  fill($('fleet-plots'), historyProblem ? el('p', { class: 'quiet' }, `Not known: ${historyProblem}`) : history && plots(history));
+}
+
 /** What a client without the right may see: whether this node is ready. It is asked while the view is shown. */
 async function withoutRight(error) {
   const { signal } = watching;
@@ -149,13 +187,20 @@ function draw() {
     state.problems.map(({ severity, what, remedy }) => banner(severity === 'error' ? 'error' : 'warn', what, remedy)),
     state.more_problems > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_problems)} more problems; \`snowmint doctor\` lists all`),
   ]);
-  (isDrawn ? update : fill)($('fleet-body'),
-    el('div', { class: 'cards' }, nodeCard(node), storeCard(store, node), peersCard(state.peers ?? [], store.id)),
+  const first = !isDrawn;
+  (first ? fill : update)($('fleet-body'),
+    el('h2', {}, 'Nodes'), nodes(state.nodes, store.id),
+    el('h2', {}, 'The last hour of this node'), el('div', { id: 'fleet-plots', class: 'plots', 'data-live': true }),
+    el('div', { class: 'cards' }, nodeCard(node), storeCard(store, node)),
     el('h2', {}, 'Workers'), workers(),
     el('h2', {}, 'Namespaces'), namespaces(),
     el('h2', {}, 'Newest changes'), changes(),
     state.warnings.map((warning) => el('p', { class: 'note' }, warning)));
   isDrawn = true;
+  if (first) {
+    drawHistory();
+    if (watching) remember();
+  }
   $('fleet-pause').hidden = false;
   tick();
 }
@@ -195,15 +240,44 @@ function storeCard(store, node) {
   ]));
 }
 
-const PEER = { ready: ['good', 'ready'], 'not-ready': ['warn', 'not ready'], silent: ['bad', 'does not answer'] };
+const NODE = { gone: ['bad', 'gone'], late: ['warn', 'late'], 'not-ready': ['warn', 'not ready'], alive: ['good', 'alive'] };
 
-/** The nodes of --peers, if this node has any. */
-function peersCard(peers, own) {
-  return peers.length > 0 && el('section', { class: 'panel card' }, el('h2', {}, 'Peers'), el('ul', { class: 'peers' }, peers.map((it) => {
-    const [kind, text] = PEER[it.state] ?? ['', it.state];
-    const another = it.store && own && it.store !== own;
-    return el('li', {}, el('span', { class: `badge ${kind}` }, text), el('span', {}, it.address), another && el('span', { class: 'badge bad' }, `another store: ${it.store}`), it.why && el('small', {}, it.why));
-  })));
+/** The nodes, those that are gone first: `own` is the identity of the store of this node. */
+function nodes(all, own) {
+  return [el('table', { class: 'stack lines nodes', 'aria-label': 'Nodes' },
+    el('thead', {}, el('tr', {}, ['Node', 'State', 'Workers', ['n', 'Ids a second'], 'Version', 'Store', 'Remark'].map((name) => (Array.isArray(name) ? el('th', { class: name[0] }, name[1]) : el('th', {}, name))))),
+    el('tbody', {}, all.map((it) => {
+      const [kind, text] = NODE[it.state] ?? ['', it.state];
+      const seen = it.seen_unix_ms !== undefined && `last seen ${span(state.at_unix_ms - it.seen_unix_ms)} ago, at ${utcTime(it.seen_unix_ms)}`;
+      const where = it.address && it.address !== it.name && it.address;
+      const another = it.store && own && it.store !== own;
+      return el('tr', { class: `is-${it.state}` },
+        el('th', { scope: 'row' }, it.name, it.here && el('span', { class: 'quiet' }, ' (this node)')),
+        el('td', { 'data-name': 'State' }, el('span', { class: `badge ${kind}` }, text)),
+        el('td', { 'data-name': 'Workers' }, it.workers.length > 0 ? ranges(it.workers) : '–'),
+        el('td', { 'data-name': 'Ids a second', class: 'n' }, it.ids_per_second === undefined ? '–' : thousands(it.ids_per_second)),
+        el('td', { 'data-name': 'Version' }, it.version ?? '–'),
+        el('td', { 'data-name': 'Store' }, it.store === undefined ? '–' : another ? el('span', { class: 'badge bad' }, it.store) : 'this one'),
+        el('td', { 'data-name': 'Remark', class: 'quiet' }, el('span', {}, [seen, it.why, !it.why && !seen && where].filter(Boolean).join('; '))));
+    }))),
+  state.more_nodes > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_nodes)} more`)];
+}
+
+/** Writes numbers as 1–3, 7. */
+function ranges(numbers) {
+  const all = [];
+  for (const number of numbers) {
+    const last = all.at(-1);
+    if (last && last[1] === number - 1) last[1] = number; else all.push([number, number]);
+  }
+  return all.map(([first, last]) => (first === last ? first : `${first}–${last}`)).join(', ');
+}
+
+/** The name of the layout of a pool, or its bits as a layout is written. */
+function layoutOf({ pool, name, datacenter }) {
+  const fields = pool.split('.').map((field) => /^([a-z]+)(\d.*)$/.exec(field)?.slice(1) ?? [field]);
+  const text = fields.map(([field, bits]) => (bits !== undefined && field !== 'in' ? `${field}:${bits}` : /^\d+$/.test(field) ? `epoch:${new Date(Number(field)).toISOString().replace('T00:00:00.000Z', '')}` : '')).filter(Boolean).join(' ');
+  return [name ?? text, datacenter !== undefined && `datacenter ${datacenter}`].filter(Boolean).join(', ');
 }
 
 function workers() {
@@ -212,15 +286,15 @@ function workers() {
   const mine = new Set(state.node.leases.map(({ pool, worker }) => `${pool}/${worker}`));
   // Many running transitions would keep the processor busy.
   $('fleet-body').classList.toggle('many', state.workers.length > 100);
-  return state.pools.map(({ pool, workers, held, unreadable, more_workers, more_held }) => [
-    el('h3', { class: 'pool' }, `${thousands(workers - held - unreadable)} of ${thousands(workers)} workers ${drawnCurrent ? 'are' : 'were'} free${unreadable > 0 ? `, ${thousands(unreadable)} unreadable` : ''} · ${pool}`),
-    leases(state.workers.filter((it) => it.pool === pool), mine),
+  return state.pools.map(({ pool, name, datacenter, workers, held, unreadable, more_workers, more_held }) => [
+    el('h3', { class: 'pool', title: pool }, el('b', {}, layoutOf({ pool, name, datacenter })), ` · ${thousands(workers - held - unreadable)} of ${thousands(workers)} workers ${drawnCurrent ? 'are' : 'were'} free${unreadable > 0 ? `, ${thousands(unreadable)} unreadable` : ''}`),
+    leases(state.workers.filter((it) => it.pool === pool), mine, layoutOf({ pool, name, datacenter })),
     more_workers > 0 && el('p', { class: 'note' }, `and ${thousands(more_workers)} more (${thousands(more_held)} held); \`snowmint workers\` lists all`),
   ]);
 }
 
-function leases(order, mine) {
-  return el('table', { class: 'lanes stack', 'aria-label': `Workers of ${order[0]?.pool}` },
+function leases(order, mine, layout) {
+  return el('table', { class: 'lanes stack lines', 'aria-label': `Workers of ${layout}` },
     el('thead', {}, el('tr', {}, el('th', {}, 'Worker'), el('th', {}, 'Holder'), el('th', {}, 'Lease ends'), el('th', {}, el('div', { class: 'axis' }, el('span', { class: 'axis-from', 'data-live': true }), el('span', {}, drawnCurrent ? 'now' : utcTime(shownInstant())), el('span', { class: 'axis-to', 'data-live': true }))))),
     el('tbody', {}, order.map((it) => el('tr', {},
       el('th', { scope: 'row' }, `worker ${it.worker}`),
@@ -273,15 +347,16 @@ function ending(state, until, left) {
 
 function namespaces() {
   if (state.namespaces.length === 0) return el('p', { class: 'quiet' }, 'No namespaces.');
-  return [el('table', { class: 'stack', 'aria-label': 'Namespaces' },
-    el('thead', {}, el('tr', {}, el('th', {}, 'Name'), el('th', {}, 'Ids'), el('th', {}, 'State'), el('th', { class: 'n' }, 'Ids a second here'), el('th', { class: 'n' }, 'Reserve here'), el('th', { class: 'n' }, 'Reserved to'), el('th', { class: 'n' }, 'Time left'))),
+  return [el('table', { class: 'stack lines namespaces', 'aria-label': 'Namespaces' },
+    el('thead', {}, el('tr', {}, el('th', {}, 'Name'), el('th', {}, 'Ids'), el('th', {}, 'Owner'), el('th', {}, 'State'), el('th', { class: 'n' }, 'Ids a second here'), el('th', { class: 'n' }, 'Reserve here'), el('th', { class: 'n' }, 'Reserved to'), el('th', { class: 'n' }, 'Time left'))),
     el('tbody', {}, state.namespaces.map((it) => {
       const here = it.here ?? {};
       const reserve = here.left === undefined ? '–' : `${thousands(here.left)}${here.lasts_s === undefined ? '' : `, ${span(here.lasts_s * 1000)}`}`;
       const left = it.days_left !== undefined ? daysLeft(it) : here.used === undefined ? '–' : `${here.used < 0.001 ? '< 0.1' : (here.used * 100).toFixed(1)}% used`;
       return el('tr', {},
-        el('th', { scope: 'row' }, it.name, it.owner && el('span', { class: 'quiet' }, ` · ${it.owner}`), it.description && el('small', {}, it.description)),
-        el('td', { 'data-name': 'Ids' }, el('span', {}, it.scheme, el('small', {}, it.summary.startsWith(it.scheme) ? it.summary.slice(it.scheme.length).trim() : it.summary))),
+        el('th', { scope: 'row' }, it.name),
+        el('td', { 'data-name': 'Ids' }, el('span', {}, named(it.summary.startsWith(it.scheme) ? it.summary : `${it.scheme} ${it.summary}`))),
+        el('td', { 'data-name': 'Owner' }, el('span', {}, it.owner, it.description && el('small', {}, ` ${it.description}`))),
         el('td', { 'data-name': 'State' }, stateOf(it)),
         el('td', { 'data-name': 'Ids a second here', class: 'n' }, it.here ? speed(here.ids_per_second) : '–'),
         el('td', { 'data-name': 'Reserve here', class: 'n' }, reserve),
@@ -306,7 +381,7 @@ function stateOf(it) {
 
 function changes() {
   if (state.changes.length === 0) return el('p', { class: 'quiet' }, 'Nobody has changed anything yet.');
-  return el('table', { class: 'stack', 'aria-label': 'Newest changes' },
+  return el('table', { class: 'stack lines changes', 'aria-label': 'Newest changes' },
     el('thead', {}, el('tr', {}, el('th', {}, 'When'), el('th', {}, 'Who'), el('th', {}, 'Change'), el('th', {}, 'Details'))),
     el('tbody', {}, state.changes.map((it) => (it.unreadable
       ? el('tr', {}, el('td', {}, it.record), el('td', {}), el('td', {}, el('span', { class: 'badge bad' }, 'unreadable')), el('td', { class: 'quiet' }, it.unreadable))

@@ -1,9 +1,9 @@
 // Inspect: what a text may be. The server reads it (`/v1/readings`); here it is drawn.
 
-import { $, age, banner, copyButton, drawing, el, explain, fill, local, request, say, swatch, thousands } from './page.js';
+import { $, age, banner, copyButton, drawing, el, explain, fill, local, request, say, svg, swatch, thousands } from './page.js';
 
 const EXAMPLES = [
-  ['Twitter', '1541815603606036480'],
+  ['Twitter', '1541815603606036480', 'twitter'],
   ['Discord', '175928847299117063'],
   ['Sonyflake', '500000000000000000'],
   ['base62', '1ptWyK4WgZU'],
@@ -46,9 +46,8 @@ function select(query) {
 export async function show([text = ''], query) {
   select(query);
   if (!text) {
-    fill($('inspect-result'));
     shownText = '';
-    return;
+    return example();
   }
   const by = $('inspect-by').value;
   $('inspect-text').value = text;
@@ -69,6 +68,18 @@ export async function show([text = ''], query) {
   $('inspect-result').setAttribute('aria-busy', 'false');
 }
 
+/** Shows what an id looks like to somebody who has none at hand. Whoever may not read ids sees nothing. */
+async function example() {
+  running?.abort();
+  running = new AbortController();
+  fill($('inspect-result'));
+  const [[name, text, layout]] = EXAMPLES;
+  try {
+    const { readings } = await request(`v1/readings/${text}?layout=${layout}`, { signal: running.signal });
+    fill($('inspect-result'), el('p', { class: 'note example' }, `An example: ${text}, an id of ${name}. `, el('a', { href: link(text) }, 'All about it')), picture(readings[0]));
+  } catch { /* The problem is reported once the user asks for something. */ }
+}
+
 const key = (reading) => `${reading.name} ${reading.form}`;
 
 function choose(as) {
@@ -84,7 +95,8 @@ function doubts() {
   return [near, ...(shown.notes ?? [])].filter(Boolean).map((note) => banner('warn', note));
 }
 
-function reading(it) {
+/** The instant, the bits and the fields of a reading. */
+function picture(it) {
   const digits = bits(it);
   const fields = it.fields ?? [];
   const label = fields.length > 0
@@ -100,7 +112,12 @@ function reading(it) {
         el('th', { scope: 'row' }, swatch(field.name), field.name),
         el('td', { class: 'n' }, String(field.bits)),
         el('td', { class: 'n quiet' }, field.bits === 1 ? String(field.shift) : `${field.shift + field.bits - 1}–${field.shift}`),
-        el('td', { class: 'n mono' }, thousands(field.value))))))),
+        el('td', { class: 'n mono' }, thousands(field.value))))))));
+}
+
+function reading(it) {
+  return el('div', {},
+    picture(it),
     el('h2', {}, 'Text forms'),
     el('table', { class: 'texts', 'aria-label': 'Text forms' }, el('tbody', {}, it.texts.map(({ form, text }) => el('tr', {}, el('td', {}, form), el('td', { class: 'mono' }, text), el('td', {}, copyButton(text, form)))))),
     it.layout && el('p', { class: 'note outcome' }, 'Layout: ', el('a', { href: `#/design/${encodeURIComponent(it.layout)}` }, it.layout)),
@@ -122,7 +139,7 @@ function bits(it) {
 function others(chosen) {
   return el('ul', { class: 'readings' }, shown.readings.map((it) => {
     const share = it.likelihood ?? 0;
-    const meter = el('svg', { viewBox: '0 0 60 6', 'aria-hidden': 'true' }, el('rect', { width: Math.max(share * 60, 1), height: 6 }));
+    const meter = svg('svg', { viewBox: '0 0 60 6', 'aria-hidden': 'true' }, svg('rect', { width: Math.max(share * 60, 1), height: 6 }));
     const query = new URLSearchParams($('inspect-by').value);
     const go = () => {
       query.set('as', key(it));

@@ -7,7 +7,13 @@ export const $ = (id) => document.getElementById(id);
 
 /** Makes an element. `properties` are attributes; a function is a listener. `null` and `false` children are left out. */
 export function el(name, properties = {}, ...children) {
-  const made = name === 'svg' || name === 'rect' ? document.createElementNS(SVG, name) : document.createElement(name);
+  return build(document.createElement(name), properties, children);
+}
+
+/** The same for a part of a drawing. */
+export const svg = (name, properties, ...children) => build(document.createElementNS(SVG, name), properties, children);
+
+function build(made, properties, children) {
   for (const [key, value] of Object.entries(properties ?? {})) {
     if (value === undefined || value === null || value === false) continue;
     if (typeof value === 'function') made.addEventListener(key, value);

@@ -1,9 +1,11 @@
 //! The state of the store and of this node, for operators: workers and their holders, namespaces, clocks, the
 //! newest changes, and problems. `watch` reads it for all viewers together.
 
+mod nodes;
 pub(crate) mod peer_stores;
 mod peers;
 mod problems;
+pub(crate) mod recorder;
 pub(crate) mod watch;
 
 use std::borrow::Cow;
@@ -12,8 +14,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::Serialize;
+use snowmint::layout::PRESETS;
 use snowmint::utc::Utc;
-use snowmint::{Clock as _, WallClock};
+use snowmint::{Clock as _, DatacenterId, WallClock};
 use snowmint_admin::audit::{self, AuditLine};
 use snowmint_admin::clock_offset::ClockOffset;
 use snowmint_admin::doctor::{self, Finding};
@@ -23,10 +26,11 @@ use snowmint_cluster::lease::Tag;
 use snowmint_cluster::lease::admin::{LeaseEntry, leases};
 use snowmint_cluster::namespace::registry::{self, Listed};
 use snowmint_cluster::namespace::{Definition, NamespaceRecord, Scheme};
-use snowmint_cluster::{Holder, LeaseStatus};
+use snowmint_cluster::{Holder, LeaseStatus, WorkerPool};
 use snowmint_store::Store;
 use tokio::time::Instant;
 
+use crate::fleet::nodes::NodeRow;
 use crate::fleet::peers::Peer;
 use crate::fleet::problems::{Problem, Severity};
 use crate::limits::fleet::{CHANGES, LAPSED_FOR, NAMESPACES, SLOW_CALL, WORKERS, WORKERS_OF_POOL};
@@ -70,6 +74,10 @@ pub(crate) struct Fleet<'a> {
     /// The number of problems that `problems` leaves out.
     more_problems: usize,
     node: Node,
+    /// All nodes: this one, those of `--peers`, and those whose leases are in the store. What is wrong comes
+    /// first.
+    nodes: Vec<NodeRow>,
+    more_nodes: usize,
     /// The nodes of `--peers`.
     peers: &'a [Peer],
     store: StoreState<'a>,
@@ -102,12 +110,22 @@ struct WorkerRow {
     /// The mark of the write of its record.
     #[serde(skip)]
     tag: Option<Tag>,
+    /// How long the lease lasts, and how long it lasted at most since its node renews it.
+    #[serde(skip)]
+    left_ms: u64,
+    #[serde(skip)]
+    longest_ms: u64,
 }
 
 /// The workers of a layout in a datacenter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct PoolRow {
     pool: String,
+    /// The name of the layout, and the datacenter, if the layout has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    datacenter: Option<u32>,
     workers: u64,
     held: u64,
     /// Workers with unreadable records, which no node takes.
@@ -273,21 +291,18 @@ impl LeaseRecords {
         let before: HashMap<_, &WorkerRow> =
             before.workers.iter().map(|worker| (key(worker), worker)).collect();
         for worker in &mut self.workers {
-            worker.lapsed = before.get(&key(worker)).is_some_and(|before| worker.has_lapsed(before));
+            let Some(before) = before.get(&key(worker)) else { continue };
+            worker.lapsed = worker.has_lapsed(before);
+            if worker.holder == before.holder {
+                worker.longest_ms = worker.longest_ms.max(before.longest_ms);
+            }
         }
     }
 
     /// Returns the problem of nodes whose leases ended without a release not long ago, and that hold no other
     /// worker since.
     fn lapsed(&self) -> Option<Problem> {
-        let since =
-            self.read_unix_ms.saturating_sub(u64::try_from(LAPSED_FOR.as_millis()).unwrap_or(u64::MAX));
-        let lives_on = |lapsed: &WorkerRow| {
-            let holds = |it: &WorkerRow| it.state == WorkerState::Held && it.holder == lapsed.holder;
-            self.workers.iter().any(|it| it.pool == lapsed.pool && holds(it))
-        };
-        let is_shown = |it: &&WorkerRow| it.lapsed && it.until_unix_ms > Some(since) && !lives_on(it);
-        let mut lapsed = self.workers.iter().filter(is_shown);
+        let mut lapsed = self.workers.iter().filter(|worker| self.shows_lapsed(worker));
         let WorkerRow { worker, pool, holder, .. } = lapsed.next()?;
         let more = match lapsed.count() {
             0 => String::new(),
@@ -301,6 +316,17 @@ impl LeaseRecords {
             what: format!("the lease of worker {worker} of {pool} ended without a release by {holder}{more}"),
             remedy: Some("the node was killed, hangs, or cannot reach the store: see its log".to_owned()),
         })
+    }
+
+    /// Returns whether the lease of a worker ended without a release not long ago, and its node holds no other
+    /// worker since.
+    fn shows_lapsed(&self, worker: &WorkerRow) -> bool {
+        let since =
+            self.read_unix_ms.saturating_sub(u64::try_from(LAPSED_FOR.as_millis()).unwrap_or(u64::MAX));
+        let holds = |it: &WorkerRow| it.state == WorkerState::Held && it.holder == worker.holder;
+        worker.lapsed
+            && worker.until_unix_ms > Some(since)
+            && !self.workers.iter().any(|it| it.pool == worker.pool && holds(it))
     }
 
     /// Returns the workers and pools that a state of this node shows.
@@ -324,7 +350,10 @@ impl PoolRow {
     fn of(workers: &[WorkerRow]) -> Self {
         let pool = workers.first().map_or_else(String::new, |worker| worker.pool.clone());
         let count = |state| workers.iter().filter(|worker| worker.state == state).count() as u64;
+        let (name, datacenter) = layout_of(&pool);
         Self {
+            name,
+            datacenter,
             workers: workers_of(&pool),
             held: count(WorkerState::Held),
             unreadable: count(WorkerState::Unreadable),
@@ -333,9 +362,18 @@ impl PoolRow {
     }
 }
 
+/// Returns the name of the layout of a pool, if it has one, and its datacenter, if the layout has any.
+fn layout_of(pool: &str) -> (Option<&'static str>, Option<u32>) {
+    let datacenter = pool.rsplit_once(".in").and_then(|(_, datacenter)| datacenter.parse().ok());
+    let is_of = |layout| WorkerPool::new(layout, DatacenterId(datacenter.unwrap_or(0))).to_string() == pool;
+    let preset = PRESETS.iter().find(|preset| is_of(preset.layout));
+    (preset.map(|preset| preset.name), datacenter)
+}
+
 impl WorkerRow {
     fn of(entry: &LeaseEntry, now_unix_ms: u64) -> Self {
         let record = entry.record.as_ref().ok();
+        let left_ms = record.map_or(0, |record| record.until_unix_ms.saturating_sub(now_unix_ms));
         Self {
             pool: entry.pool.clone(),
             worker: entry.worker.0,
@@ -349,7 +387,15 @@ impl WorkerRow {
             until_unix_ms: record.map(|record| record.until_unix_ms),
             lapsed: false,
             tag: record.map(|record| record.tag),
+            left_ms,
+            longest_ms: left_ms,
         }
+    }
+
+    /// Returns whether its lease should have been renewed by now: nodes renew when a third of the window has
+    /// passed.
+    const fn is_overdue(&self) -> bool {
+        self.left_ms < self.longest_ms / 2
     }
 
     /// Returns whether its lease ended without a release: a release changes the record, and so does a
@@ -484,6 +530,22 @@ impl Issued {
         Self { at: Instant::now(), by_name }
     }
 
+    /// Returns the ids a second of all namespaces since `before`, and of the ones with the most ids.
+    #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
+    fn busiest_since(&self, before: &Self, most: usize) -> (f64, Vec<(Box<str>, f64)>) {
+        let seconds = self.at.duration_since(before.at).as_secs_f64();
+        let rate = |ids: u64| if seconds > 0.0 { (ids as f64 / seconds * 10.0).round() / 10.0 } else { 0.0 };
+        let since = |(name, issued): (&String, &u64)| {
+            let ids = issued.saturating_sub(before.by_name.get(name).copied().unwrap_or(0));
+            (ids > 0).then(|| (Box::from(name.as_str()), ids))
+        };
+        let mut all: Vec<(Box<str>, u64)> = self.by_name.iter().filter_map(since).collect();
+        let sum = all.iter().map(|(_, ids)| ids).sum();
+        all.sort_by(|(one, ids), (other, more)| more.cmp(ids).then_with(|| one.cmp(other)));
+        all.truncate(most);
+        (rate(sum), all.into_iter().map(|(name, ids)| (name, rate(ids))).collect())
+    }
+
     /// Returns the ids a second of a namespace since `before`.
     #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
     fn rate_since(&self, before: Option<&Self>, name: &str) -> Option<f64> {
@@ -550,6 +612,7 @@ impl LastRead {
         let clock = self.leases.as_ref().and_then(|leases| leases.clock);
         let identity = server.store.identity();
         let (problems, more_problems) = problems::shown(self.problems(server, &node, &store));
+        let (nodes, more_nodes) = nodes::list(&node, server.store.text(), &self.peers, self.leases.as_ref());
         let fleet = Fleet {
             at_unix_ms: now_unix_ms,
             next_in_ms: u64::try_from(next_in.as_millis()).unwrap_or(u64::MAX),
@@ -571,6 +634,8 @@ impl LastRead {
                 clock_within_ms: clock.map(ClockOffset::within_ms),
             },
             node,
+            nodes,
+            more_nodes,
             peers: &self.peers,
             workers,
             pools: pools.unwrap_or_default(),
@@ -768,6 +833,47 @@ mod tests {
         let value =
             format!("{{\"holder\":\"n{worker}\",\"from\":1,\"until\":{until_unix_ms},\"tag\":\"{tag}\"}}");
         (format!("workers/{POOL}/{worker}"), value)
+    }
+
+    /// Goal: a node that stops renewing is late, and then gone, and comes before those that live; a peer that
+    /// does not answer is gone under the name that it had, unless it renews. Method: the leases of two nodes at
+    /// instants that are chosen, without peers and with some.
+    #[tokio::test]
+    async fn nodes_are_alive_late_or_gone() {
+        const START: u64 = 1_800_000_000_000;
+        let server = ServerState::for_tests(testing::mint());
+        let node = Node::of(&server, &Issued::of(&server.mint), None, 0);
+        let mut read: Option<LeaseRecords> = None;
+        let mut look = async |after_ms, peers: &[Peer], ends: [u64; 2]| {
+            let records = [lease(1, START + ends[0]), lease(2, START + ends[1])];
+            let entries = leases(&store(records).await).await.unwrap();
+            let mut next = LeaseRecords::of(&entries, None, Duration::ZERO, START + after_ms);
+            if let Some(before) = &read {
+                next.mark_lapsed(before);
+            }
+            let (rows, more) = nodes::list(&node, None, peers, Some(&next));
+            read = Some(next);
+            assert_eq!(more, 0);
+            let shown = |row: NodeRow| {
+                let row = serde_json::to_value(row).unwrap();
+                (!row["here"].is_boolean())
+                    .then(|| format!("{} {} {}", row["name"], row["state"], row["workers"]).replace('"', ""))
+            };
+            rows.into_iter().filter_map(shown).collect::<Vec<_>>()
+        };
+        assert_eq!(look(0, &[], [10_000, 10_000]).await, ["n1 alive [1]", "n2 alive [2]"]);
+        assert_eq!(look(6000, &[], [16_000, 10_000]).await, ["n2 late [2]", "n1 alive [1]"]);
+        let silent = [("a:1", Some("n1")), ("b:1", Some("n2")), ("c:1", None)];
+        let peers = silent.map(|(address, name)| Peer::silent(address, name));
+        assert_eq!(look(7000, &peers, [16_000, 10_000]).await, ["c:1 gone []", "n2 gone [2]", "n1 late [1]"]);
+        assert_eq!(look(11_000, &[], [20_000, 10_000]).await, ["n2 gone []", "n1 alive [1]"]);
+    }
+
+    #[test]
+    fn a_pool_has_the_name_of_its_layout() {
+        let pool = WorkerPool::new(Layout::TWITTER, DatacenterId(7)).to_string();
+        assert_eq!(layout_of(&pool), (Some("twitter"), Some(7)));
+        assert_eq!(layout_of("time41@1ms.worker10.sequence12.1"), (None, None));
     }
 
     /// Goal: whatever the number of workers, the state stays small, leaves out no worker that an operator

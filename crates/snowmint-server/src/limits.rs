@@ -197,6 +197,8 @@ pub mod fleet {
     pub const LAPSED_FOR: Duration = Duration::from_hours(1);
     /// A list of the workers that takes longer than this causes a warning.
     pub const SLOW_CALL: Duration = Duration::from_secs(1);
+    /// Nodes.
+    pub const NODES: usize = 200;
     /// Workers of a pool.
     pub const WORKERS_OF_POOL: usize = 200;
     /// Workers of all pools. Each pool gets an equal share, one worker at least.
@@ -207,6 +209,20 @@ pub mod fleet {
     pub const CHANGES: usize = 20;
     /// Problems. Each kind of problem gets a share.
     pub const PROBLEMS: usize = 20;
+}
+
+/// Limits of what a node remembers for the plots of the console: an hour, in 30 KB.
+pub mod history {
+    use std::time::Duration;
+
+    /// Time between two looks at the leases, and their number for a sample.
+    pub const EVERY: Duration = Duration::from_secs(2);
+    /// See [`EVERY`].
+    pub const LOOKS: u32 = 15;
+    /// Samples.
+    pub const SAMPLES: usize = 120;
+    /// Namespaces with a number of their own in a sample: those with the most ids.
+    pub const NAMESPACES: usize = 5;
 }
 
 /// Limits of HTTP.

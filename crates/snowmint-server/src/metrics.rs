@@ -3,7 +3,6 @@
 //! Gauges of leases, namespaces and the process are read when they are scraped: see `collectors`.
 
 mod collectors;
-pub(crate) mod histogram;
 mod rendering;
 
 use std::fmt;
@@ -20,6 +19,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::histogram::Histogram;
 use crate::load::memory_trimmer::MemoryTrimmer;
 use crate::mint::Mint;
 use crate::protocol::Protocol;
@@ -30,7 +30,6 @@ use collectors::{
     AdminCollector, CertificateCollector, LeaseCollector, LogCollector, NamespaceCollector, ProcessCollector,
     StoreCallCollector, StoreCollector, TokenCollector,
 };
-use histogram::Histogram;
 pub(crate) use rendering::Rendering;
 use rendering::Renderings;
 
@@ -141,6 +140,15 @@ impl Metrics {
     /// Returns the number of requests answered since the start, failed ones included.
     pub(crate) fn requests(&self, protocol: Protocol) -> u64 {
         self.protocols[protocol as usize].answered()
+    }
+
+    /// Returns the number of requests that failed on this side since the start: those with a status of 500 or
+    /// above over HTTP.
+    pub(crate) fn failed_here(&self) -> u64 {
+        let of_server: Vec<_> = ErrorKind::ALL.into_iter().filter(|kind| kind.status().http >= 500).collect();
+        let counts =
+            self.protocols.iter().flat_map(|it| of_server.iter().map(|kind| &it.failed[*kind as usize]));
+        counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// Returns a rendering of all metrics that begins after this call.

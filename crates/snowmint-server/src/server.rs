@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use crate::fleet::peer_stores;
+use crate::fleet::{peer_stores, recorder};
 #[cfg(feature = "otlp")]
 use crate::limits::LINGER;
 use crate::mint::Mint;
@@ -99,6 +99,7 @@ pub fn serve(
             ended = serving => ended,
             never = server.memory.run() => never,
             never = peer_stores::compare(Arc::clone(&server)) => match never {},
+            never = recorder::record(Arc::clone(&server)) => match never {},
         };
         #[cfg(feature = "otlp")]
         if let Some(tracer) = &server.tracer {

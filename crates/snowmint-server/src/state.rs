@@ -12,6 +12,8 @@ use crate::access::Identity;
 use crate::access::secret::TokenName;
 use crate::admin::NodeAdmin;
 use crate::admin::refusals::AdminRefusals;
+use crate::history::History;
+use crate::known_peers::KnownPeers;
 use crate::load::answer_memory::AnswerMemory;
 use crate::load::fairness::Turns;
 use crate::load::memory_trimmer::MemoryTrimmer;
@@ -36,6 +38,9 @@ pub(crate) struct ServerState {
     pub(crate) store: Arc<StoreLabel>,
     /// A text that tells this process from every other, so that a node knows itself among its peers.
     pub(crate) instance: String,
+    pub(crate) peers: KnownPeers,
+    /// What this node remembers, which the console draws.
+    pub(crate) history: History,
     /// The address of the Redis protocol, which the console shows; `None` if it is off.
     pub(crate) resp: Option<String>,
     #[cfg(feature = "otlp")]
@@ -69,6 +74,8 @@ impl ServerState {
             store,
             instance: random_text(),
             settings,
+            peers: KnownPeers::default(),
+            history: History::default(),
             resp: None,
             shutdown: Shutdown::new(),
             queued: Arc::default(),

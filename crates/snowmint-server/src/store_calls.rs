@@ -3,13 +3,14 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use snowmint_store::{Expected, Key, Store, StoreError, Swap, Versioned};
 use tokio::time::Instant;
 
-use crate::metrics::histogram::Histogram;
+use crate::histogram::Histogram;
 
 /// The upper bounds of the time of a call, in microseconds: from memory to the limit of a caller.
 const BOUNDS_US: [u64; 14] = [
@@ -57,18 +58,40 @@ impl CallResult {
 #[derive(Debug)]
 pub struct StoreCalls {
     histograms: [[Histogram; CallResult::ALL.len()]; Operation::ALL.len()],
+    slowest_us: AtomicU64,
+}
+
+/// The calls that took place so far, all operations together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CallTotals {
+    pub(crate) calls: u64,
+    pub(crate) failed: u64,
+    pub(crate) took_us: u64,
+}
+
+impl CallTotals {
+    /// Returns the calls since an earlier instant.
+    pub(crate) const fn since(self, before: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_sub(before.calls),
+            failed: self.failed.saturating_sub(before.failed),
+            took_us: self.took_us.saturating_sub(before.took_us),
+        }
+    }
 }
 
 impl Default for StoreCalls {
     fn default() -> Self {
         let of_operation = |_| CallResult::ALL.map(|_| Histogram::new(&BOUNDS_US));
-        Self { histograms: Operation::ALL.map(of_operation) }
+        Self { histograms: Operation::ALL.map(of_operation), slowest_us: AtomicU64::default() }
     }
 }
 
 impl StoreCalls {
     fn record(&self, operation: Operation, result: CallResult, took: Duration) {
         self.histograms[operation as usize][result as usize].record(1, took);
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.slowest_us.fetch_max(us, Ordering::Relaxed);
     }
 
     /// Returns each histogram, with the names of its operation and result.
@@ -77,6 +100,27 @@ impl StoreCalls {
         of_operation.flat_map(|((_, operation), all)| {
             CallResult::ALL.iter().zip(all).map(move |((_, result), it)| (*operation, *result, it))
         })
+    }
+
+    /// Returns the sums of all calls.
+    pub(crate) fn totals(&self) -> CallTotals {
+        let mut totals = CallTotals::default();
+        for all in &self.histograms {
+            for ((result, _), histogram) in CallResult::ALL.iter().zip(all) {
+                let (calls, took_us) = histogram.totals();
+                totals.calls += calls;
+                totals.took_us = totals.took_us.saturating_add(took_us);
+                if matches!(result, CallResult::Error | CallResult::Timeout) {
+                    totals.failed += calls;
+                }
+            }
+        }
+        totals
+    }
+
+    /// Returns the time of the slowest call since the last time this was asked, in microseconds.
+    pub(crate) fn take_slowest_us(&self) -> u64 {
+        self.slowest_us.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -232,6 +276,8 @@ mod tests {
             ("unix_ms", "ok", 1, 0.0),
         ];
         assert_eq!(some, wanted);
+        assert_eq!(calls.totals(), CallTotals { calls: 8, failed: 2, took_us: 3_300_000 });
+        assert_eq!((calls.take_slowest_us(), calls.take_slowest_us()), (1_000_000, 0));
         assert_eq!(store.visibility(), Visibility::Process);
     }
 }

@@ -43,6 +43,9 @@ pub(crate) async fn compare(server: Arc<ServerState>) -> std::convert::Infallibl
         // A peer that does not answer has no problem of its store.
         let answers = asked.buffered(NODES).filter_map(async |(peer, answer)| Some((peer, answer.ok()?.1)));
         let answers: Vec<_> = answers.collect().await;
+        for (peer, store) in &answers {
+            server.peers.note(peer, store);
+        }
         let own = Own {
             id: server.store.identity().map(|identity| identity.id),
             instance: server.instance.as_str(),
@@ -125,7 +128,8 @@ mod tests {
 
     fn answer(id: Option<u128>, instance: &str, workers: &[u32]) -> (String, NodeStore) {
         let workers = workers.iter().copied().map(worker).collect();
-        let store = NodeStore { id: id.map(StoreId::new), instance: Some(instance.to_owned()), workers };
+        let id = id.map(StoreId::new);
+        let store = NodeStore { id, instance: Some(instance.to_owned()), workers, ..NodeStore::default() };
         (format!("{instance}:8080"), store)
     }
 

@@ -2,6 +2,7 @@
 //! its lease has ended, the record looks like that of a node that was shut down.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
@@ -12,25 +13,41 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::problems::{Problem, Severity};
+use crate::known_peers::KnownPeer;
 use crate::limits::fleet::PEERS_EVERY;
+use crate::state::ServerState;
 
 /// A peer of this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Peer {
-    address: String,
-    state: PeerState,
+    pub(super) address: String,
+    pub(super) state: PeerState,
     /// Why it does not answer or makes no ids, or what fails meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
+    pub(super) why: Option<String>,
     /// The identity of its store.
     #[serde(skip_serializing_if = "Option::is_none")]
-    store: Option<String>,
+    pub(super) store: Option<String>,
+    /// Whether it is this node.
+    #[serde(skip)]
+    pub(super) is_this_node: bool,
+    /// What it said of itself when it last answered.
+    #[serde(skip)]
+    pub(super) name: Option<String>,
+    #[serde(skip)]
+    pub(super) version: Option<String>,
+    #[serde(skip)]
+    pub(super) workers: Vec<u32>,
+    #[serde(skip)]
+    pub(super) ids_per_second: Option<u64>,
+    #[serde(skip)]
+    pub(super) seen_unix_ms: Option<u64>,
 }
 
 /// Whether a peer makes ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum PeerState {
+pub(super) enum PeerState {
     Ready,
     NotReady,
     /// It does not answer.
@@ -38,14 +55,53 @@ enum PeerState {
 }
 
 impl Peer {
-    async fn ask(address: String) -> Self {
+    async fn ask(address: String, server: &ServerState) -> Self {
         let (state, why, store) = match node_reports::fetch_readiness(&address).await {
-            Ok((NodeReadiness::Ready { trouble }, store)) => (PeerState::Ready, trouble, store.id),
-            Ok((NodeReadiness::NotReady { why }, store)) => (PeerState::NotReady, Some(why), store.id),
+            Ok((NodeReadiness::Ready { trouble }, store)) => (PeerState::Ready, trouble, Some(store)),
+            Ok((NodeReadiness::NotReady { why }, store)) => (PeerState::NotReady, Some(why), Some(store)),
             Err(NodeError::Node { why, .. }) => (PeerState::Silent, Some(why), None),
             Err(error) => (PeerState::Silent, Some(error.to_string()), None),
         };
-        Self { address, state, why, store: store.map(|id| id.to_string()) }
+        if let Some(store) = &store {
+            server.peers.note(&address, store);
+        }
+        let KnownPeer { name, version, seen_unix_ms, ids_per_second, .. } = server.peers.get(&address);
+        let store = store.unwrap_or_default();
+        Self {
+            state,
+            why,
+            store: store.id.map(|id| id.to_string()),
+            is_this_node: store.instance.as_deref() == Some(server.instance.as_str()),
+            name,
+            version,
+            workers: store
+                .workers
+                .iter()
+                .map(|(_, worker)| *worker)
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
+            ids_per_second: ids_per_second.filter(|_| state != PeerState::Silent),
+            seen_unix_ms: (seen_unix_ms > 0).then_some(seen_unix_ms),
+            address,
+        }
+    }
+
+    /// A peer that does not answer, for tests.
+    #[cfg(test)]
+    pub(super) fn silent(address: &str, name: Option<&str>) -> Self {
+        Self {
+            address: address.to_owned(),
+            state: PeerState::Silent,
+            why: Some("refused".to_owned()),
+            store: None,
+            is_this_node: false,
+            name: name.map(str::to_owned),
+            version: None,
+            workers: Vec::new(),
+            ids_per_second: None,
+            seen_unix_ms: None,
+        }
     }
 
     /// Returns its problem, if it has one.
@@ -65,8 +121,8 @@ impl Peer {
 }
 
 /// What the peers last answered.
-#[derive(Debug)]
 pub(super) struct Peers {
+    server: Arc<ServerState>,
     addresses: Arc<[String]>,
     asking: Option<JoinHandle<Vec<Peer>>>,
     /// When they are asked again.
@@ -75,8 +131,8 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    pub(super) fn new(addresses: Arc<[String]>) -> Self {
-        Self { addresses, asking: None, due: Instant::now(), last: Vec::new() }
+    pub(super) fn new(server: Arc<ServerState>, addresses: Arc<[String]>) -> Self {
+        Self { server, addresses, asking: None, due: Instant::now(), last: Vec::new() }
     }
 
     /// Asks all peers if it is time, and waits for their answers until `until`. Later answers are taken at
@@ -87,9 +143,10 @@ impl Peers {
         }
         let asking = self.asking.get_or_insert_with(|| {
             self.due = Instant::now() + PEERS_EVERY;
-            let addresses = Arc::clone(&self.addresses);
+            let (addresses, server) = (Arc::clone(&self.addresses), Arc::clone(&self.server));
             tokio::spawn(async move {
-                stream::iter(addresses.to_vec()).map(Peer::ask).buffered(NODES).collect().await
+                let asked = stream::iter(addresses.to_vec()).map(|address| Peer::ask(address, &server));
+                asked.buffered(NODES).collect().await
             })
         });
         if let Ok(answers) = timeout_at(until, asking).await {
@@ -111,6 +168,11 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::testing;
+
+    fn server() -> Arc<ServerState> {
+        Arc::new(ServerState::for_tests(testing::mint()))
+    }
 
     /// Returns the address of a node that gives one answer.
     async fn answering(answer: &'static str) -> String {
@@ -134,7 +196,7 @@ mod tests {
         let unready = answering("HTTP/1.0 503 -\r\n\r\n{\"detail\":\"no lease\"}").await;
         let killed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
         let addresses = [&ready, &troubled, &unready, &killed].map(String::clone);
-        let mut peers = Peers::new(addresses.into());
+        let mut peers = Peers::new(server(), addresses.into());
         peers.update(Instant::now() + Duration::from_mins(1)).await;
         let states: Vec<_> = peers.last().iter().map(|peer| (&peer.address, peer.state)).collect();
         let wanted = [
@@ -159,7 +221,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_hanging_peer_delays_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut peers = Peers::new([listener.local_addr().unwrap().to_string()].into());
+        let mut peers = Peers::new(server(), [listener.local_addr().unwrap().to_string()].into());
         let began = Instant::now();
         peers.update(began + Duration::from_millis(500)).await;
         assert_eq!((began.elapsed(), peers.last().len()), (Duration::from_millis(500), 0));

@@ -181,7 +181,7 @@ impl Reader {
         sleep_until(due).await;
         let mut ended = Box::pin(server.shutdown.listener().ended());
         let mut before: Option<Issued> = None;
-        let mut peers = Peers::new(self.node.peers());
+        let mut peers = Peers::new(Arc::clone(&server), self.node.peers());
         loop {
             // The first state waits for the store and the peers, so that a single request gets everything.
             let patience = if self.read.has_outcome() { PATIENCE } else { 2 * WITHIN };

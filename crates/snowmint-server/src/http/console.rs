@@ -40,7 +40,7 @@ macro_rules! file {
     }};
 }
 
-static FILES: [File; 11] = [
+static FILES: [File; 12] = [
     file!("/console", HTML, "index.html"),
     file!("/console/style.css", "text/css; charset=utf-8", "style.css"),
     file!("/console/icon.svg", "image/svg+xml", "icon.svg"),
@@ -51,6 +51,7 @@ static FILES: [File; 11] = [
     file!("/console/design.js", SCRIPT, "design.js"),
     file!("/console/fleet.js", SCRIPT, "fleet.js"),
     file!("/console/events.js", SCRIPT, "events.js"),
+    file!("/console/plots.js", SCRIPT, "plots.js"),
     file!("/console/draw.js", SCRIPT, "draw.js"),
 ];
 

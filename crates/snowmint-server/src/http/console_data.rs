@@ -11,6 +11,7 @@ use snowmint::inspect::{Candidate, Decoded, Inspection};
 use snowmint::scheme::SchemeField;
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Id, Layout, WallClock};
+use snowmint_cluster::namespace::Scheme;
 
 use crate::access::{Identity, Right};
 use crate::http::response::{Body, Problem, json};
@@ -165,6 +166,9 @@ struct NamespaceInfo<'a> {
     scheme: &'static str,
     /// Its definition in one line.
     summary: String,
+    /// Whether its ids are texts, not numbers of 63 bits.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    texts: bool,
     /// Whether it makes ids on this node.
     available: bool,
 }
@@ -176,6 +180,7 @@ impl<'a> NamespaceInfo<'a> {
             name: namespace.name().as_str(),
             scheme: definition.scheme.name(),
             summary: definition.to_string(),
+            texts: definition.text.is_some() || matches!(definition.scheme, Scheme::Wide(_)),
             available: !matches!(namespace.backend(), Backend::Unavailable(_)),
         }
     }

@@ -27,13 +27,19 @@ const EVENT_STREAM: &str = "text/event-stream";
 const NO_BUFFERING: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
-/// Answers with the current state, or with each state from now on if `path` is that of the events.
+/// Answers with the current state, with each state from now on if `path` is that of the events, or with what
+/// this node remembers if it is that of the history.
 pub(super) async fn answer(
     serving: &Serving<'_>,
     operator: &Operator<'_>,
     method: &Method,
     path: &str,
 ) -> Result<Response<Body>, Problem> {
+    if path == "history" {
+        let server = serving.server;
+        let json = server.history.json(server.settings.clock.unix_ms());
+        return Ok(ok(JSON, Body::whole(if *method == Method::HEAD { Vec::new() } else { json })));
+    }
     let is_live = path == "events";
     let media_type = if is_live { EVENT_STREAM } else { JSON };
     let body = if *method == Method::HEAD {

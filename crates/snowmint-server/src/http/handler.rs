@@ -12,7 +12,7 @@ use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderVal
 use hyper::{HeaderMap, Method, Request, Response, Version};
 use serde::Serialize;
 use snowmint::utc::Utc;
-use snowmint_cluster::LeaseStatus;
+use snowmint_cluster::{Holder, LeaseStatus};
 use tokio::time::{Instant, timeout};
 
 use crate::access::mint_access::TryTake;
@@ -48,6 +48,12 @@ struct Readiness {
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<String>,
     instance: String,
+    /// The name of the node in the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    version: &'static str,
+    /// Ids given to clients since the start.
+    issued: u64,
     /// Problems that need attention, such as a lease that is not being renewed or records that the store has
     /// lost.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -436,6 +442,9 @@ fn ready(server: &ServerState, shutdown: &ShutdownListener) -> Result<Response<B
         leases: server.mint.leases().into_iter().filter_map(held).collect(),
         store: server.store.text().map(str::to_owned),
         instance: server.instance.clone(),
+        name: server.settings.holder.as_ref().map(Holder::to_string),
+        version: env!("CARGO_PKG_VERSION"),
+        issued: server.mint.table().namespaces().iter().map(|it| it.issued()).sum(),
         trouble: (!trouble.is_empty()).then(|| trouble.join("; ")),
     })
 }

@@ -614,7 +614,10 @@ async fn health_is_life_and_readiness_is_a_lease() {
     let until = "2023-11-14T22:14:20.000Z";
     let pool = "time41@1ms.datacenter5.worker5.sequence12.1288834974657.in1";
     let leases = [json!({"worker": 3, "pool": pool, "until": until})];
-    let wanted = json!({"ready": true, "worker": 3, "until": until, "leases": leases, "instance": null});
+    let version = env!("CARGO_PKG_VERSION");
+    let wanted = json!({
+        "ready": true, "worker": 3, "until": until, "leases": leases, "instance": null, "version": version, "issued": 0,
+    });
     assert_eq!(found, wanted);
     server.source.set_lease(false);
     let (head, body) = server.get("/readyz").await;

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use snowmint_test_servers::snowmint::http::{self, Http};
-use snowmint_test_servers::snowmint::third_party::{node, output, python, run};
+use snowmint_test_servers::snowmint::third_party::{node, output, python, run, run_with_input};
 use snowmint_test_servers::snowmint::{self, Serve, Server};
 use snowmint_test_servers::{Proxy, Redis};
 
@@ -123,7 +123,7 @@ fn assert_stops(server: Server) {
 
 /// The programs that the console shows draw ids.
 fn run_programs(programs: &[&str]) {
-    let [curl, cli, of_python, of_node, rust] = programs else { panic!("{programs:#?}") };
+    let [curl, cli, of_python, of_node, go, java, rust, grpc] = programs else { panic!("{programs:#?}") };
     let ids: Value = serde_json::from_str(&output("sh", ["-c", &format!("{curl} --silent")])).unwrap();
     assert_eq!(ids["ids"].as_array().unwrap().len(), 5, "{ids}");
     let count = |text: &str| text.split(|c: char| !c.is_ascii_digit()).filter(|word| word.len() > 15).count();
@@ -135,6 +135,14 @@ fn run_programs(programs: &[&str]) {
     let text =
         node(&format!("const {{ createClient }} = require('redis');\n(async () => {{{body}}})();"), &[]);
     assert_eq!(count(&text), 5, "{text}");
+    let run = "cd clients/go && mkdir -p target && d=$(mktemp -d target/console.XXXX) && trap 'rm -r $d' EXIT && cat >$d/main.go && \
+               go run ./$d";
+    let script = format!("cd '{}' && {run}", snowmint::workspace().display());
+    let ran = run_with_input("bash", ["-c", &script], go);
+    assert!(ran.status.success(), "{go}: {}", snowmint::text(&ran));
+    assert_eq!(count(&snowmint::text(&ran)), 5, "{go}");
+    assert!(java.contains("SnowmintClient.builder()") && java.contains(".next(5)"), "{java}");
+    assert!(grpc.starts_with("grpcurl -plaintext -d '{\"namespace\":\"default\",\"count\":5}' "), "{grpc}");
     assert!(rust.contains("snowmint_client::Client::builder()") && rust.contains("next_ids(5)"), "{rust}");
 }
 

@@ -58,6 +58,18 @@ fn fleet_and_doctor_notice_a_killed_node() {
     let silent = format!("peer {address} does not answer");
     let first = states.next().unwrap();
     assert_eq!(first["peers"][0]["state"], "ready", "{first}");
+    let row = |state: &Value| {
+        let all = state["nodes"].as_array().unwrap();
+        all.iter().position(|node| node["name"] == "killed").map(|at| (at, all[at].clone()))
+    };
+    let (_, node) = row(&first).unwrap();
+    assert_eq!((&node["state"], &node["address"]), (&"alive".into(), &address.as_str().into()), "{first}");
+    assert_eq!(
+        (node["workers"].as_array().unwrap().len(), &node["store"]),
+        (1, &first["store"]["id"]),
+        "{first}"
+    );
+    assert!(node["version"].is_string() && first["nodes"].as_array().unwrap().len() == 2, "{first}");
     assert!(!has(&first, "error", &silent), "{first}");
 
     killed.kill();
@@ -66,6 +78,10 @@ fn fleet_and_doctor_notice_a_killed_node() {
         .find(|state| has(state, "error", &silent) && has(state, "warning", "without a release by killed"));
     let state = state.unwrap_or_else(|| panic!("not noticed within {:?}: {}", began.elapsed(), server.log()));
     assert_eq!(state["peers"][0]["state"], "silent", "{state}");
+    // It is the first that one sees, by the name that it had.
+    let (place, node) = row(&state).unwrap();
+    assert_eq!((place, &node["state"]), (0, &"gone".into()), "{state}");
+    assert!(node["seen_unix_ms"].is_u64() && node["why"].is_string(), "{state}");
     let (code, text) = doctor();
     assert!(code == Some(1) && text.contains(&format!("no metrics from node {address}")), "{text}");
     assert!(server.stop().status.success());

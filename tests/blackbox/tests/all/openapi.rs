@@ -311,6 +311,7 @@ assert json.loads(call("delete", level, 200, {}, ops))["level"] == "info"
 for method in ("get", "post", "delete"):
     call(method, "/v1/admin/drain", 200, {}, ops)
 call("get", "/v1/admin/fleet", 200, {}, ops)
+call("get", "/v1/admin/history", 200, {}, ops)
 # The stream does not end: its first state.
 connection = http.client.HTTPConnection(host, int(port), timeout=30)
 connection.request("GET", "/v1/admin/events", headers=ops)

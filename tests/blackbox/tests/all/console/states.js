@@ -24,6 +24,8 @@ function fleet(changes = {}) {
     store: { name: 'redis://store', answers: true, read_unix_ms: NOON, took_ms: 1, ...store },
     workers: [worker(1, NOON + 8000), worker(2, NOON + 10_000), { ...worker(3, NOON - 5000), state: 'free' }],
     pools: [pool()],
+    nodes: [{ name: 'web-1:8080', state: 'alive', here: true, version: '1.0.0', workers: [1] }],
+    more_nodes: 0,
     namespaces: [],
     more_namespaces: 0,
     changes: [],
@@ -45,7 +47,7 @@ async function open(context, view, answers = {}) {
     const real = window.fetch;
     window.streams = [];
     window.requests = [];
-    window.answers = { 'v1/server': { body: { version: '1.0.0', tokens: false, admin: true, namespaces: [], more_namespaces: 0 } }, 'v1/layouts': { body: { layouts: [] } } };
+    window.answers = { 'v1/server': { body: { version: '1.0.0', tokens: false, admin: true, namespaces: [], more_namespaces: 0 } }, 'v1/layouts': { body: { layouts: [] } }, 'v1/admin/history': { body: { at_unix_ms: Date.now(), every_ms: 30_000, samples: [] } } };
     window.fetch = async (path, { signal } = {}) => {
       if (!path.startsWith('v1/') && path !== 'readyz') return real(path);
       window.requests.push(path);
@@ -151,8 +153,8 @@ const TESTS = {
     const numbers = (name, changes) => ({ name, scheme: 'segment', summary: 's', state: 'served', reserved_to: '10', here: { ...here, exhausted: true, used: 1, ...changes } });
     const namespaces = [snowflake('old', NOON, 0), snowflake('last-day', NOON + 1, 0), snowflake('young', NOON + 90_000_000, 1), numbers('used-up', { left: 0 }), numbers('nearly', { left: 3 })];
     const page = await watch(context, fleet({ namespaces }));
-    const states = await page.locator('#fleet-body tr').filter({ has: page.locator('td[data-name=State]') }).allInnerTexts();
-    const shown = states.map((line) => [0, 2, 6].map((cell) => line.split('\t')[cell].trim()));
+    const states = await page.locator('#fleet-body tr').filter({ has: page.locator('td[data-name=Ids]') }).allInnerTexts();
+    const shown = states.map((line) => [0, 3, 7].map((cell) => line.split('\t')[cell].trim()));
     assert.deepEqual(shown, [['old', 'ended', 'ended'], ['last-day', 'served', 'less than 1 day'], ['young', 'served', '1 day'], ['used-up', 'exhausted', '100.0% used'], ['nearly', 'last numbers', '100.0% used']]);
   },
 
@@ -227,8 +229,8 @@ const TESTS = {
     const change = { at: '2026-11-27T11:59:58.123Z', at_unix_ms: NOON - 1877, who: 'ops', from: 'here', action: 'add', subject: 'orders', details: 'd', outcome: 'made' };
     const namespaces = [{ name: 'orders', scheme: 'segment', summary: 'numbers from 1, cached', state: 'served', description: 'invoices of the shop' }];
     const page = await watch(context, fleet({ namespaces, changes: [change] }));
-    for (const name of [`Workers of ${POOL}`, 'Namespaces', 'Newest changes']) assert.equal(await page.getByRole('table', { name, exact: true }).count(), 1, name);
-    assert.match(await page.getByRole('table', { name: 'Namespaces' }).innerText(), /invoices of the shop[\s\S]*numbers from 1, cached/);
+    for (const name of ['Nodes', 'Workers of time:41@1ms worker:10 sequence:12 epoch:2026-01-01', 'Namespaces', 'Newest changes']) assert.equal(await page.getByRole('table', { name, exact: true }).count(), 1, name);
+    assert.match(await page.getByRole('table', { name: 'Namespaces' }).innerText(), /numbers from 1, cached[\s\S]*invoices of the shop/);
   },
 
   /** A problem is announced once, however often a state comes and its details change. */
@@ -290,7 +292,7 @@ const TESTS = {
     const change = { at: '2026-11-27T11:59:58.123Z', at_unix_ms: NOON - 1877, who: name, from: name, action: 'namespace-add', subject: name, details: name, failed: name, outcome: 'failed' };
     const state = fleet({
       node: { holder },
-      peers: [{ address: `${holder}`, state: 'silent', why: name }],
+      nodes: [{ name: holder, state: 'gone', address: holder, version: '1.0.0', workers: [1, 2, 3, 9], store: `smst_${'s'.repeat(26)}`, why: name, seen_unix_ms: NOON }, { name: 'n', state: 'alive', workers: [], ids_per_second: 2 ** 40 }],
       problems: [{ severity: 'error', what: name, remedy: name }],
       workers: [{ ...worker(1, NOON + 8000), holder }, { ...worker(1023, NOON - 5000), state: 'free', lapsed: true, holder }],
       namespaces: [{ name, scheme: 'segment', summary: `segment ${name}`, state: 'served', owner: name, description: name, reserved_to: '9'.repeat(19), here }],
@@ -343,14 +345,65 @@ const TESTS = {
     assert.equal(lines, 1);
   },
 
-  /** A killed node is named by its peer, and by its lease, which nobody released. */
+  /** A killed node is the first of the list, with its last sign of life; its lease, which nobody released, is named too. */
   async killedNodesAreNamed(context) {
-    const peers = [{ address: 'n2:9100', state: 'ready' }, { address: 'n3:9100', state: 'not-ready', why: 'no lease' }, { address: 'n4:9100', state: 'silent', why: 'connection refused' }];
-    const page = await watch(context, fleet({ peers, workers: [worker(1, NOON + 8000), { ...worker(3, NOON - 5000), state: 'free', lapsed: true }] }));
-    assert.match(await page.locator('.card', { hasText: 'Peers' }).innerText(), /ready\s+n2:9100[\s\S]*not ready\s+n3:9100\s+no lease[\s\S]*does not answer\s+n4:9100\s+connection refused/);
+    const nodes = [
+      { name: 'web-4', state: 'gone', address: 'n4:9100', version: '1.0.0', workers: [], why: 'connection refused', seen_unix_ms: NOON - 60_000 },
+      { name: 'web-5', state: 'late', workers: [5], why: 'it has not renewed the lease of worker 5 in time' },
+      { name: 'web-3', state: 'not-ready', address: 'n3:9100', workers: [], why: 'no lease' },
+      { name: 'web-1:8080', state: 'alive', here: true, version: '1.0.0', workers: [1, 2, 3, 7], ids_per_second: 12, store: 'smst_1' },
+      { name: 'web-2', state: 'alive', address: 'n2:9100', workers: [9], ids_per_second: 1234, store: 'smst_2' },
+    ];
+    const page = await watch(context, fleet({ nodes, more_nodes: 3, store: { id: 'smst_1' }, workers: [worker(1, NOON + 8000), { ...worker(3, NOON - 5000), state: 'free', lapsed: true }] }));
+    const shown = await page.locator('.nodes tbody tr').allInnerTexts();
+    assert.deepEqual(shown.map((line) => line.replace(/\s+/g, ' ').trim()), [
+      'web-4 gone – – 1.0.0 – last seen 1 minute ago, at 11:59:00Z; connection refused',
+      'web-5 late 5 – – – it has not renewed the lease of worker 5 in time',
+      'web-3 not ready – – – – no lease',
+      'web-1:8080 (this node) alive 1–3, 7 12 1.0.0 this one',
+      'web-2 alive 9 1,234 – smst_2 n2:9100',
+    ]);
+    assert.match(await text(page, '#fleet-body'), /^Nodes[\s\S]*and 3 more/);
     assert.match(await row(page, 3).innerText(), /ended 5 seconds ago, not released/);
+  },
+
+  /** A pool and a namespace have the name of their layout. */
+  async layoutsHaveNames(context) {
+    const layout = 'time:41@1ms datacenter:5 worker:5 sequence:12 epoch:2010-11-04T01:42:54.657Z';
+    const page = await open(context, 'fleet', { 'v1/layouts': { body: { layouts: [{ name: 'twitter', layout }] } } });
+    await page.waitForFunction(() => window.streams.length === 1);
+    await send(page, fleet({ pools: [pool({ name: 'twitter', datacenter: 7 }), pool()], namespaces: [{ name: 'orders', scheme: 'snowflake', summary: `snowflake ${layout}, borrow(1s)`, state: 'served' }] }));
+    const pools = await page.locator('.pool b').allInnerTexts();
+    assert.deepEqual(pools, ['twitter, datacenter 7', 'time:41@1ms worker:10 sequence:12 epoch:2026-01-01']);
+    assert.match(await page.getByRole('table', { name: 'Namespaces' }).innerText(), /snowflake twitter, borrow\(1s\)/);
+  },
+
+  /** The last hour is drawn from what the node remembers, in words too, and asked for as often as it changes. */
+  async theLastHourIsDrawn(context) {
+    const sample = (minutes, changes) => ({ at_unix_ms: NOON - minutes * 60_000, seconds: 30, ids_per_second: 100, namespaces: [['orders', 80], ['users', 15], ['a', 2], ['b', 1], ['c', 1]], store_errors: 0, failed_requests: 0, lease_left_s: 6.7, store_ms: 1.25, store_slowest_ms: 9, ...changes });
+    // A gap of an outage, a sample without calls, and one that is older than an hour.
+    const samples = [sample(61), sample(50), sample(49.5, { store_ms: undefined, store_slowest_ms: undefined }), sample(1, { store_errors: 3, lease_left_s: 0.4 }), sample(0.5, { ids_per_second: 4321, namespaces: [['orders', 4321]] })];
+    const page = await open(context, 'fleet', { 'v1/admin/history': { body: { at_unix_ms: NOON, every_ms: 30_000, samples } } });
+    await page.waitForFunction(() => window.streams.length === 1);
     await send(page, fleet());
-    assert.equal(await page.locator('.card', { hasText: 'Peers' }).count(), 0);
+    await page.waitForSelector('.plot path');
+    assert.equal(await page.locator('.plot').count(), 4);
+    const said = await page.locator('.plot svg').evaluateAll((all) => all.map((it) => it.getAttribute('aria-label')));
+    assert.match(said[0], /^Ids a second in the last hour\. orders: now 4,320, at most 4,320; users: now 0, at most 15; .*others: /);
+    assert.match(said[1], /mean: now 1\.25 ms, at most 1\.25 ms; slowest: now 9 ms/);
+    assert.match(said[2], /left: now 6\.7 s/);
+    assert.match(said[3], /calls to the store: now 0, at most 3; requests: now 0, at most 0/);
+    const path = await page.locator('.plot path').first().getAttribute('d');
+    assert.equal(path.match(/M/g).length, 2, `the gap is no line: ${path}`);
+    // The reading below the pointer.
+    await page.locator('.plot svg').last().scrollIntoViewIfNeeded();
+    const { x, y, width } = await page.locator('.plot svg').last().boundingBox();
+    await page.mouse.move(x + width * (59 / 60), y + 10);
+    assert.match(await page.locator('.plot').last().innerText(), /calls to the store 3[\s\S]*11:59:00Z/);
+    // Asked for again, and a failure is named.
+    await page.evaluate(() => { window.answers['v1/admin/history'] = { status: 503, body: { detail: 'too busy' } }; });
+    await page.clock.runFor(30_000);
+    await page.waitForFunction(() => document.querySelector('#fleet-plots').innerText === 'Not known: too busy');
   },
 
   /** A change without an author begins with no comma. */

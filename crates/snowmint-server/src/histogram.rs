@@ -32,6 +32,12 @@ impl Histogram {
         }
     }
 
+    /// Returns how many there were, and how long all of them took together, in microseconds.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        let count = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum();
+        (count, self.sum_us.load(Ordering::Relaxed))
+    }
+
     /// Returns the sum in seconds, the count, and the upper bound of each bucket with its own count.
     #[expect(clippy::cast_precision_loss, reason = "a graph needs no more than 52 bits")]
     pub(crate) fn snapshot(&self) -> (f64, u64, Vec<(f64, u64)>) {
@@ -68,6 +74,6 @@ mod tests {
         histogram.record(0, Duration::from_secs(1));
         let (_, count, buckets) = histogram.snapshot();
         let counted: Vec<u64> = buckets.iter().map(|(_, count)| *count).collect();
-        assert_eq!((count, counted), (11, vec![3, 3, 4, 1]));
+        assert_eq!((count, histogram.totals().0, counted), (11, 11, vec![3, 3, 4, 1]));
     }
 }

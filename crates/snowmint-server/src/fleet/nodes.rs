@@ -1,0 +1,195 @@
+//! The nodes of a fleet: this one, those of `--peers`, and those whose leases are in the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use snowmint_admin::workers::WorkerState;
+
+use super::peers::{Peer, PeerState};
+use super::{LeaseRecords, Node, WorkerRow};
+use crate::known_peers::whole;
+use crate::limits::fleet::NODES;
+
+/// A node, as far as this one knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct NodeRow {
+    /// Its name in the store; its address if it never told its name.
+    pub(super) name: String,
+    state: NodeState,
+    /// Whether it is this node.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    here: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    /// The identity of its store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// The workers that it holds, in all pools.
+    workers: Vec<u32>,
+    /// Ids a second; unknown of nodes that are no peers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ids_per_second: Option<u64>,
+    /// Why it is not alive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    /// The last sign of life of a node that is gone: its answer, or the end of its lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen_unix_ms: Option<u64>,
+}
+
+/// How a node is. What an operator must not miss comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum NodeState {
+    /// It does not answer, or its lease ended without a release.
+    Gone,
+    /// It holds a lease that it should have renewed by now, or holds one and does not answer.
+    Late,
+    /// It answers that it makes no ids.
+    NotReady,
+    Alive,
+}
+
+/// The leases of a node in the store.
+#[derive(Default)]
+struct OfNode<'a> {
+    held: Vec<&'a WorkerRow>,
+    lapsed: Vec<&'a WorkerRow>,
+}
+
+impl OfNode<'_> {
+    fn workers(&self) -> Vec<u32> {
+        self.held.iter().map(|it| it.worker).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn is_late(&self) -> bool {
+        self.held.iter().any(|it| it.is_overdue())
+    }
+
+    /// Returns the end of its last lease.
+    fn until_unix_ms(&self) -> Option<u64> {
+        self.held.iter().chain(&self.lapsed).filter_map(|it| it.until_unix_ms).max()
+    }
+}
+
+/// Returns the name of the node that holds a lease: it adds a number or a purpose for further ones.
+fn node_of(holder: &str) -> &str {
+    let slot = holder.rsplit_once('/').filter(|(_, number)| number.bytes().all(|it| it.is_ascii_digit()));
+    let name = slot.map_or(holder, |(name, _)| name);
+    name.split_once('~').map_or(name, |(name, _)| name)
+}
+
+/// Lists the nodes, those that are gone first, and returns how many the list leaves out.
+pub(super) fn list(
+    node: &Node,
+    store: Option<&str>,
+    peers: &[Peer],
+    leases: Option<&LeaseRecords>,
+) -> (Vec<NodeRow>, usize) {
+    let mut of_nodes = BTreeMap::<&str, OfNode<'_>>::new();
+    for worker in leases.map_or(&[][..], |leases| &leases.workers) {
+        let Some(holder) = &worker.holder else { continue };
+        if worker.state == WorkerState::Held {
+            of_nodes.entry(node_of(holder)).or_default().held.push(worker);
+        } else if leases.is_some_and(|leases| leases.shows_lapsed(worker)) {
+            of_nodes.entry(node_of(holder)).or_default().lapsed.push(worker);
+        }
+    }
+    let own_name = node.holder.as_deref().map(node_of);
+    let own_address = peers.iter().find(|peer| peer.is_this_node).map(|peer| peer.address.clone());
+    if let Some(name) = own_name {
+        of_nodes.remove(name);
+    }
+    let mut rows = vec![NodeRow::here(node, store, own_address)];
+    for peer in peers.iter().filter(|peer| !peer.is_this_node) {
+        let name = peer.name.as_deref().unwrap_or(&peer.address);
+        // A node may be named by two addresses.
+        if !rows.iter().any(|row| row.name == name) {
+            let of_node = of_nodes.remove(name).unwrap_or_default();
+            rows.push(NodeRow::of_peer(name.to_owned(), peer, &of_node));
+        }
+    }
+    rows.extend(of_nodes.into_iter().map(|(name, of_node)| NodeRow::of_leases(name, store, &of_node)));
+    rows.sort_by(|one, other| {
+        (one.state, !one.here, &one.name).cmp(&(other.state, !other.here, &other.name))
+    });
+    let more = rows.len().saturating_sub(NODES);
+    rows.truncate(NODES);
+    (rows, more)
+}
+
+impl NodeRow {
+    fn here(node: &Node, store: Option<&str>, address: Option<String>) -> Self {
+        let why =
+            if node.drained { Some("an operator has drained it".to_owned()) } else { node.unready.clone() };
+        let workers: BTreeSet<u32> = node.leases.iter().map(|lease| lease.worker).collect();
+        Self {
+            name: node.holder.clone().unwrap_or_else(|| "this node".to_owned()),
+            state: if node.ready { NodeState::Alive } else { NodeState::NotReady },
+            here: true,
+            address,
+            store: store.map(str::to_owned),
+            version: Some(node.version.to_owned()),
+            workers: workers.into_iter().collect(),
+            ids_per_second: node.ids_per_second.map(whole),
+            why: why.filter(|_| !node.ready),
+            seen_unix_ms: None,
+        }
+    }
+
+    fn of_peer(name: String, peer: &Peer, of_node: &OfNode<'_>) -> Self {
+        let lives_on = !of_node.held.is_empty() && !of_node.is_late();
+        let (state, why) = match peer.state {
+            PeerState::Ready if of_node.is_late() => (NodeState::Late, Some(late(of_node))),
+            PeerState::Ready => (NodeState::Alive, peer.why.clone()),
+            PeerState::NotReady => (NodeState::NotReady, peer.why.clone()),
+            PeerState::Silent if lives_on => {
+                let why = peer.why.as_deref().unwrap_or("no answer");
+                (NodeState::Late, Some(format!("it renews its lease, but does not answer this node: {why}")))
+            }
+            PeerState::Silent => (NodeState::Gone, peer.why.clone()),
+        };
+        Self {
+            name,
+            state,
+            here: false,
+            address: Some(peer.address.clone()),
+            store: peer.store.clone(),
+            version: peer.version.clone(),
+            workers: if of_node.held.is_empty() { peer.workers.clone() } else { of_node.workers() },
+            ids_per_second: peer.ids_per_second,
+            why,
+            seen_unix_ms: peer.seen_unix_ms.filter(|_| peer.state == PeerState::Silent),
+        }
+    }
+
+    fn of_leases(name: &str, store: Option<&str>, of_node: &OfNode<'_>) -> Self {
+        let (state, why) = if of_node.held.is_empty() {
+            (NodeState::Gone, Some("its lease ended without a release".to_owned()))
+        } else if of_node.is_late() {
+            (NodeState::Late, Some(late(of_node)))
+        } else {
+            (NodeState::Alive, None)
+        };
+        Self {
+            name: name.to_owned(),
+            state,
+            here: false,
+            address: None,
+            store: store.map(str::to_owned),
+            version: None,
+            workers: of_node.workers(),
+            ids_per_second: None,
+            why,
+            seen_unix_ms: of_node.until_unix_ms().filter(|_| state == NodeState::Gone),
+        }
+    }
+}
+
+fn late(of_node: &OfNode<'_>) -> String {
+    let all: Vec<u32> = of_node.held.iter().filter(|it| it.is_overdue()).map(|it| it.worker).collect();
+    let all: Vec<String> = all.iter().map(u32::to_string).collect();
+    format!("it has not renewed the lease of worker {} in time", all.join(", "))
+}
