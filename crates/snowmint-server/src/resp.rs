@@ -571,7 +571,7 @@ mod tests {
             let serving =
                 wire::serve(server, accepted, Admission::Client, shutdown.listener(), Connection::new);
             let mut replies = Vec::new();
-            let (_, read) = tokio::join!(serving, far.read_to_end(&mut replies));
+            let ((), read) = tokio::join!(serving, far.read_to_end(&mut replies));
             read.unwrap();
             assert_eq!(replies.len(), PINGS * b"+PONG\r\n".len());
         });
