@@ -68,7 +68,7 @@ client clients mariadb /mdb/usr/bin/mariadb
 client clients mariadb-dump /mdb/usr/bin/mariadb-dump
 # The same names for tests that run on MySQL instead of MariaDB, or Valkey instead of Redis.
 client clients-mysql mariadb mysql
-client clients-mysql mariadb-dump mysqldump --set-gtid-purged=OFF --no-tablespaces
+client clients-mysql mariadb-dump mysqldump '"$@" --set-gtid-purged=OFF --no-tablespaces #'
 client clients-valkey redis-cli valkey-cli
 
 "$root/enter" sh -c 'mysqld --version; mariadbd --version; ls -d /usr/lib/postgresql/*; redis-server --version; valkey-server --version; etcd --version | head -1

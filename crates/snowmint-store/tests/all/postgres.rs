@@ -486,7 +486,7 @@ async fn a_locked_row_is_not_waited_for_for_ever() {
 }
 
 /// Goal: a database that only speaks the protocol is no outage. Method: a function that hides a setting, as
-/// CockroachDB does not have it.
+/// `CockroachDB` does not have it.
 #[tokio::test]
 async fn another_database_with_the_protocol_is_told() {
     let server = Postgres::start();
