@@ -7,6 +7,7 @@ A page fails if
 - its sections are not those of its source: other levels of headings, or other numbers of table rows or list items;
 - a link leads to an English page that has a Chinese one;
 - Chinese text has ASCII punctuation, or no space between Chinese and Latin letters or digits;
+- bold text shows its asterisks, as in `**节点。**每个`: Markdown wants a space there, or the punctuation outside;
 - a paragraph has several lines: a reader would see a space at each line break.
 
 docs/llms.txt fails unless it has every page of docs/SUMMARY.md once, each with a description, and no link without a file.
@@ -20,6 +21,7 @@ import json
 import pathlib
 import re
 import sys
+import unicodedata
 
 ZH = pathlib.Path(__file__).resolve().parent
 ROOT = ZH.parent.parent
@@ -93,6 +95,19 @@ def chinese_page_of(target):
     return next((page for page in ZH.rglob("*.md") if source_of(page) == target), None)
 
 
+def is_punctuation(letter):
+    return unicodedata.category(letter)[0] in "PS"
+
+
+def asterisks_that_show(text):
+    """The `**` that CommonMark takes for text: between punctuation inside and a letter outside, or beside a space inside."""
+    for number, found in enumerate(re.finditer(r"\*\*", text)):
+        before, after = text[found.start() - 1 : found.start()] or " ", text[found.end() : found.end() + 1] or " "
+        inside, outside = (before, after) if number % 2 else (after, before)
+        if inside.isspace() or is_punctuation(inside) and not (outside.isspace() or is_punctuation(outside)):
+            yield found
+
+
 def faults_of_text(page, text):
     before = {number + 1: line for number, line in text}
     for number, line in text:
@@ -108,6 +123,10 @@ def faults_of_text(page, text):
             for name, pattern in MIXED.items():
                 for found in pattern.finditer(plain):
                     yield f"{number}: {name}: …{plain[max(0, found.start() - 8):found.end() + 8]}…"
+        # Code counts as its backquotes here, which are punctuation.
+        plain = NO_TEXT.sub("`", line)
+        for found in asterisks_that_show(plain):
+            yield f"{number}: bold text shows its asterisks: …{plain[max(0, found.start() - 8):found.end() + 8]}…"
 
 
 def faults_of_llms():
