@@ -351,7 +351,7 @@ fn a_certificate_that_expires_soon_is_told() {
     };
     assert!((9.9..10.1).contains(&days_left()), "{}", days_left());
     fs::copy(certificates.certificate(), &copied).unwrap();
-    time::eventually("the new certificate", PATIENCE, || (days_left() > 29.0).then_some(()));
+    time::eventually("the new certificate", PATIENCE, || (days_left() > 20.0).then_some(()));
     assert_eq!(server.log().matches("TLS certificate expires soon").count(), 1, "{}", server.log());
 }
 
