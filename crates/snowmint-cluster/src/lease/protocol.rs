@@ -261,6 +261,10 @@ pub struct SettledLease {
     pub is_in_gap: bool,
 }
 
+/// Failed attempts in a row that are an outage of the store. After fewer, as a slow store causes them, earlier
+/// renewals would only be more calls for it.
+const OUTAGE: u32 = 4;
+
 /// When the next renewal comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
@@ -764,7 +768,7 @@ impl<B: Begin> LeaseProtocol<B> {
         revision: Revision,
     ) -> LeaseNext {
         let is_in_step =
-            self.failures == 0 && self.lease.is_some_and(|lease| lease.is_usable && !lease.resumed);
+            self.failures < OUTAGE && self.lease.is_some_and(|lease| lease.is_usable && !lease.resumed);
         self.failures = 0;
         self.watched = None;
         self.unrenewed.clear();
