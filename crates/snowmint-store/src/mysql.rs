@@ -313,7 +313,14 @@ impl Store for MySqlStore {
     }
 
     async fn warnings(&self) -> Vec<String> {
-        self.refused.iter().map(|why| format!("a node with this URL would not start: {why}")).collect()
+        let said = self.refused.iter().map(|why| {
+            if why.is_temporary() {
+                format!("a node with this URL could not have opened the store just now: {why}")
+            } else {
+                format!("a node with this URL would not start: {why}")
+            }
+        });
+        said.collect()
     }
 
     fn describe(&self) -> String {

@@ -13,7 +13,6 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use tokio::time::Instant;
 
 use crate::StoreErrorKind;
-use crate::error::chain;
 use crate::net::HostRefusal;
 
 /// Number of sessions that may hang on one server: as many as there are calls at once.
@@ -55,7 +54,8 @@ impl LeftSessions {
     /// Refuses a server on which too many sessions hang, and forgets those that have ended.
     pub(super) async fn check(&self, sql: &mut MySqlConnection, server: &str) -> Result<(), HostRefusal> {
         let left = self.on(server);
-        if left.is_empty() {
+        // Most have ended: asking costs the server a look at all of its sessions.
+        if left.len() < MOST_HANGING {
             return Ok(());
         }
         // After a restart of the server, their numbers may belong to others, which have not run for that long.
@@ -71,8 +71,8 @@ impl LeftSessions {
             let session = |row: &MySqlRow| Ok((row.try_get_unchecked(0)?, row.try_get_unchecked(1)?));
             rows.iter().map(session).collect::<Result<Vec<(u64, String)>, sqlx::Error>>()
         });
-        let hanging =
-            hanging.map_err(|error| HostRefusal::new(StoreErrorKind::Unavailable, chain(&error)))?;
+        // A server that does not tell is used.
+        let Ok(hanging) = hanging else { return Ok(()) };
         let has_ended = |id| left.iter().any(|it| it.0 == id) && !hanging.iter().any(|it| it.0 == id);
         self.all().retain(|it| it.server != server || !has_ended(it.id));
         match &*hanging {
