@@ -29,6 +29,8 @@ const CONNECT: Duration = Duration::from_millis(1500);
 const READ: Duration = Duration::from_secs(3);
 /// The limit for the answer to a write.
 const WRITE: Duration = Duration::from_secs(5);
+/// The least wait before a call is sent again, also if the server names a shorter one.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
 /// The path of the server's readiness.
 const READY: &str = "/readyz";
 /// The maximum bytes of one answer: a page of records of 64 KiB, in base64 and with the fields that the
@@ -95,7 +97,9 @@ impl KubernetesClient {
             let mut answer = answered.unwrap_or(Err(KubernetesFailure::NoAnswer(limit)))?;
             match (answer.status, answer.retry_after) {
                 // Flow control.
-                (429, Some(pause)) if Instant::now() + pause < end => sleep(pause).await,
+                (429, Some(pause)) if pause < end.saturating_duration_since(Instant::now()) => {
+                    sleep(pause.max(LEAST_PAUSE)).await;
+                }
                 // A server that starts refuses accounts whose token or rights it has not read yet. Once it is
                 // ready, its refusal counts.
                 (401 | 403, _) if !known_to_be_ready => {
