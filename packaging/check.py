@@ -236,6 +236,8 @@ WRONG_VALUES = {
     "networkPolicy.enabled=false": "every pod of the cluster could take ids",
     "tls.secretName=a": "tls.secretName and tokens.secretName require each other",
     "drainDelay=26s": "terminationGracePeriodSeconds 30 is too short",
+    "drainDelay=1m": "drainDelay",
+    "networkPolicy.clients=null": "clients",
 }
 
 
