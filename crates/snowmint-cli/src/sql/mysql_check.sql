@@ -10,6 +10,5 @@ EXECUTE snowmint_check;
 DEALLOCATE PREPARE snowmint_check;
 
 -- A server with a binary log may refuse functions (ERROR 1419): found out before anything is dropped.
-DROP FUNCTION IF EXISTS {{name}}_check;
-CREATE FUNCTION {{name}}_check() RETURNS BIGINT DETERMINISTIC NO SQL SQL SECURITY INVOKER RETURN 1;
-DROP FUNCTION {{name}}_check;
+CREATE FUNCTION {{name}}_snowmint_check() RETURNS BIGINT DETERMINISTIC NO SQL SQL SECURITY INVOKER RETURN 1;
+DROP FUNCTION {{name}}_snowmint_check;

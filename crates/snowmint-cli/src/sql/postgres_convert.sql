@@ -24,6 +24,13 @@ IF names IS NOT NULL THEN
         HINT = format('Give it and its sequences to %s, who owns the table, or to a superuser.', attribute.owner);
 END IF;
 
+SELECT r.rolname INTO names FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
+    WHERE p.oid = next_id AND NOT r.rolsuper AND (SELECT rolsuper FROM pg_roles WHERE rolname = current_user);
+IF names IS NOT NULL THEN
+    RAISE EXCEPTION 'this script calls %, which % may have replaced, with the rights of a superuser', next_id, names
+        USING ERRCODE = 'insufficient_privilege', HINT = format('Run SET ROLE %I first.', names);
+END IF;
+
 -- The table, and the partitions that have the same default. Partitions that make numbers of their own stay as they are.
 SELECT array_agg(r.relation) FILTER (WHERE r.same),
         string_agg(r.relation::text, ', ') FILTER (WHERE NOT r.same AND r.expression IS NOT NULL)
