@@ -47,6 +47,7 @@ export function show() {
   remembering = setInterval(remember, HISTORY_EVERY);
   live('', state ? `connecting; the view below is of ${utcTime(state.at_unix_ms)}` : 'connecting');
   follow(watching.signal, events);
+  if (state) remember();
 }
 
 export function hide() {

@@ -293,7 +293,8 @@ impl LeaseRecords {
         for worker in &mut self.workers {
             let Some(before) = before.get(&key(worker)) else { continue };
             worker.lapsed = worker.has_lapsed(before);
-            if worker.holder == before.holder {
+            // A renewal shows the window, which may be another one after a restart.
+            if worker.tag == before.tag {
                 worker.longest_ms = worker.longest_ms.max(before.longest_ms);
             }
         }

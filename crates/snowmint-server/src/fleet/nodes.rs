@@ -1,6 +1,6 @@
 //! The nodes of a fleet: this one, those of `--peers`, and those whose leases are in the store.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::Serialize;
 use snowmint_admin::workers::WorkerState;
@@ -74,11 +74,32 @@ impl OfNode<'_> {
     }
 }
 
-/// Returns the name of the node that holds a lease: it adds a number or a purpose for further ones.
-fn node_of(holder: &str) -> &str {
-    let slot = holder.rsplit_once('/').filter(|(_, number)| number.bytes().all(|it| it.is_ascii_digit()));
-    let name = slot.map_or(holder, |(name, _)| name);
-    name.split_once('~').map_or(name, |(name, _)| name)
+/// The names by which nodes are known: a name of a node may look like that of a further lease of another one.
+struct KnownNames<'a> {
+    nodes: HashSet<&'a str>,
+    holders: HashSet<&'a str>,
+}
+
+impl<'a> KnownNames<'a> {
+    fn new(node: &'a Node, peers: &'a [Peer], leases: Option<&'a LeaseRecords>) -> Self {
+        let peers = peers.iter().filter_map(|peer| peer.name.as_deref());
+        let workers = leases.map_or(&[][..], |leases| &leases.workers);
+        Self {
+            nodes: peers.chain(node.holder.as_deref()).collect(),
+            holders: workers.iter().filter_map(|worker| worker.holder.as_deref()).collect(),
+        }
+    }
+
+    /// Returns the name of the node that holds a lease: it adds a number or a purpose for further ones.
+    fn node_of(&self, holder: &'a str) -> &'a str {
+        if self.nodes.contains(holder) {
+            return holder;
+        }
+        let slot = holder.rsplit_once('/').filter(|(_, number)| number.bytes().all(|it| it.is_ascii_digit()));
+        let name = slot.map_or(holder, |(name, _)| name);
+        let name = name.split_once('~').map_or(name, |(name, _)| name);
+        if self.nodes.contains(name) || self.holders.contains(name) { name } else { holder }
+    }
 }
 
 /// Lists the nodes, those that are gone first, and returns how many the list leaves out.
@@ -88,24 +109,27 @@ pub(super) fn list(
     peers: &[Peer],
     leases: Option<&LeaseRecords>,
 ) -> (Vec<NodeRow>, usize) {
+    let names = KnownNames::new(node, peers, leases);
     let mut of_nodes = BTreeMap::<&str, OfNode<'_>>::new();
     for worker in leases.map_or(&[][..], |leases| &leases.workers) {
         let Some(holder) = &worker.holder else { continue };
         if worker.state == WorkerState::Held {
-            of_nodes.entry(node_of(holder)).or_default().held.push(worker);
+            of_nodes.entry(names.node_of(holder)).or_default().held.push(worker);
         } else if leases.is_some_and(|leases| leases.shows_lapsed(worker)) {
-            of_nodes.entry(node_of(holder)).or_default().lapsed.push(worker);
+            of_nodes.entry(names.node_of(holder)).or_default().lapsed.push(worker);
         }
     }
-    let own_name = node.holder.as_deref().map(node_of);
+    let own_name = node.holder.as_deref();
     let own_address = peers.iter().find(|peer| peer.is_this_node).map(|peer| peer.address.clone());
     if let Some(name) = own_name {
         of_nodes.remove(name);
     }
     let mut rows = vec![NodeRow::here(node, store, own_address)];
-    for peer in peers.iter().filter(|peer| !peer.is_this_node) {
+    // A node may be named by two addresses: the one that answers counts.
+    let (answer, silent): (Vec<_>, Vec<_>) =
+        peers.iter().filter(|peer| !peer.is_this_node).partition(|peer| peer.state != PeerState::Silent);
+    for peer in answer.into_iter().chain(silent) {
         let name = peer.name.as_deref().unwrap_or(&peer.address);
-        // A node may be named by two addresses.
         if !rows.iter().any(|row| row.name == name) {
             let of_node = of_nodes.remove(name).unwrap_or_default();
             rows.push(NodeRow::of_peer(name.to_owned(), peer, &of_node));
