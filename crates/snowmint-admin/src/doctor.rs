@@ -41,8 +41,10 @@ const RECORD: &str = "doctor";
 /// The prefix of the keys of counters.
 const COUNTERS: &str = "segments/";
 /// The metrics of a node that count lost writes of the store, and their descriptions.
-const LOSSES: [(&str, &str); 4] = [
+const LOSSES: [(&str, &str); 5] = [
     ("snowmint_leases_forgotten_total", "lease records that the store lost"),
+    // Its name in earlier builds.
+    ("snowmint_store_forgot_total", "lease records that the store lost"),
     (
         "snowmint_lease_overlaps_total",
         "leases that the store granted to another node too (duplicates are possible)",

@@ -211,7 +211,7 @@ pub mod fleet {
     pub const PROBLEMS: usize = 20;
 }
 
-/// Limits of what a node remembers for the plots of the console: an hour, in 30 KB.
+/// Limits of what a node remembers for the plots of the console: an hour.
 pub mod history {
     use std::time::Duration;
 

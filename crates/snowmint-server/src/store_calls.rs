@@ -1,5 +1,5 @@
-//! The calls of this node to its store: how long each took, by operation and result. They cost four additions
-//! a call, and a call waits for a disk or the network.
+//! The calls of this node to its store: how long each took, by operation and result. A call waits for a
+//! disk or the network, beside which that costs nothing.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
