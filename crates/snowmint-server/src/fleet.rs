@@ -10,7 +10,7 @@ pub(crate) mod watch;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -303,9 +303,9 @@ impl LeaseRecords {
     /// Returns the problem of nodes whose leases ended without a release not long ago, and that hold no other
     /// worker since.
     fn lapsed(&self) -> Option<Problem> {
-        let mut lapsed = self.workers.iter().filter(|worker| self.shows_lapsed(worker));
-        let WorkerRow { worker, pool, holder, .. } = lapsed.next()?;
-        let more = match lapsed.count() {
+        let lapsed = self.lapsed_workers();
+        let (WorkerRow { worker, pool, holder, .. }, others) = lapsed.split_first()?;
+        let more = match others.len() {
             0 => String::new(),
             1 => ", as did that of 1 other worker".to_owned(),
             more => format!(", as did those of {more} other workers"),
@@ -319,15 +319,17 @@ impl LeaseRecords {
         })
     }
 
-    /// Returns whether the lease of a worker ended without a release not long ago, and its node holds no other
-    /// worker since.
-    fn shows_lapsed(&self, worker: &WorkerRow) -> bool {
+    /// Returns the workers whose leases ended without a release not long ago, and whose nodes hold no other
+    /// worker of the pool since.
+    fn lapsed_workers(&self) -> Vec<&WorkerRow> {
         let since =
             self.read_unix_ms.saturating_sub(u64::try_from(LAPSED_FOR.as_millis()).unwrap_or(u64::MAX));
-        let holds = |it: &WorkerRow| it.state == WorkerState::Held && it.holder == worker.holder;
-        worker.lapsed
-            && worker.until_unix_ms > Some(since)
-            && !self.workers.iter().any(|it| it.pool == worker.pool && holds(it))
+        let held = self.workers.iter().filter(|it| it.state == WorkerState::Held);
+        let held: HashSet<_> = held.map(|it| (&it.pool, &it.holder)).collect();
+        let shows = |it: &&WorkerRow| {
+            it.lapsed && it.until_unix_ms > Some(since) && !held.contains(&(&it.pool, &it.holder))
+        };
+        self.workers.iter().filter(shows).collect()
     }
 
     /// Returns the workers and pools that a state of this node shows.
@@ -868,6 +870,47 @@ mod tests {
         let peers = silent.map(|(address, name)| Peer::silent(address, name));
         assert_eq!(look(7000, &peers, [16_000, 10_000]).await, ["c:1 gone []", "n2 gone [2]", "n1 late [1]"]);
         assert_eq!(look(11_000, &[], [20_000, 10_000]).await, ["n2 gone []", "n1 alive [1]"]);
+    }
+
+    /// Goal: each node has one row, whatever its name: further leases of a node count for it, and a name that
+    /// looks like one of them is a node. Method: holders with and without the node whose name they begin with;
+    /// a node with an address that no longer answers and one that does.
+    #[tokio::test]
+    async fn each_node_has_one_row() {
+        const START: u64 = 1_800_000_000_000;
+        let server = ServerState::for_tests(testing::mint());
+        let node = Node::of(&server, &Issued::of(&server.mint), None, 0);
+        let rows = async |holders: [&str; 2], peers: &[Peer]| {
+            let records = [lease(1, START + 10_000), lease(2, START + 10_000)];
+            let entries = leases(&store(records).await).await.unwrap();
+            let mut read = LeaseRecords::of(&entries, None, Duration::ZERO, START);
+            for (worker, holder) in read.workers.iter_mut().zip(holders) {
+                worker.holder = Some(holder.to_owned());
+            }
+            let (rows, _) = nodes::list(&node, None, peers, Some(&read));
+            let rows = rows.into_iter().map(|row| serde_json::to_value(row).unwrap());
+            let others = rows.filter(|row| !row["here"].is_boolean());
+            others
+                .map(|row| format!("{} {}", row["name"], row["workers"]).replace('"', ""))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rows(["n1", "n1/2"], &[]).await, ["n1 [1,2]"]);
+        assert_eq!(rows(["n1", "n1~orders"], &[]).await, ["n1 [1,2]"]);
+        assert_eq!(rows(["rack/1", "rack/2"], &[]).await, ["rack/1 [1]", "rack/2 [2]"]);
+        let named = [Peer::silent("a:1", Some("n1/2"))];
+        assert_eq!(rows(["n1", "n1/2"], &named).await, ["n1/2 [2]", "n1 [1]"]);
+        let moved = [
+            Peer::silent("old:1", Some("n1")),
+            Peer { state: peers::PeerState::Ready, ..Peer::silent("new:1", Some("n1")) },
+        ];
+        let read = LeaseRecords::of(&[], None, Duration::ZERO, START);
+        let (listed, _) = nodes::list(&node, None, &moved, Some(&read));
+        let listed: Vec<_> = listed.iter().map(|row| serde_json::to_value(row).unwrap()).collect();
+        let of_n1: Vec<_> = listed.iter().filter(|row| row["name"] == "n1").collect();
+        assert!(
+            matches!(&of_n1[..], [one] if one["address"] == "new:1" && one["state"] == "alive"),
+            "{listed:?}"
+        );
     }
 
     #[test]

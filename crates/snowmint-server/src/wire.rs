@@ -238,8 +238,7 @@ async fn run<D: Dialogue>(dialogue: &mut D, shutdown: ShutdownListener) -> io::R
         let now = Instant::now();
         dialogue.wire().server.metrics.took(D::PROTOCOL, requests, now - came);
         if shutdown.is_ending() {
-            let since = now - *ending.get_or_insert(now);
-            if since > LAST_REQUESTS {
+            if now - *ending.get_or_insert(now) > LAST_REQUESTS {
                 return Ok(End::AfterReply);
             }
             // Some requests have come: from now on the connection ends once nothing is left to read.

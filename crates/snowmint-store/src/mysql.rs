@@ -180,7 +180,7 @@ impl MySqlStore {
         if connect::check_table(&store.pool).await.is_err() {
             return Err(OpenError::Store(refused));
         }
-        // That a user or a server may not write is told by a write.
+        // That a user or a server may not write shows in a write.
         store.refused = Some(refused).filter(|it| it.kind() != StoreErrorKind::ReadOnly);
         Ok(store)
     }

@@ -152,7 +152,7 @@ impl Access {
         command
     }
 
-    /// Without the settings of whoever runs the tests.
+    /// Without the settings of the user who runs the tests.
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(program(name));
         command.env_clear().env("HOME", self.certificates.folder()).stdin(Stdio::null());

@@ -13,7 +13,7 @@ use crate::limits::fleet::NODES;
 /// A node, as far as this one knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct NodeRow {
-    /// Its name in the store; its address if it never told its name.
+    /// Its name in the store; its address if it never said its name.
     pub(super) name: String,
     state: NodeState,
     /// Whether it is this node.
@@ -112,10 +112,12 @@ pub(super) fn list(
     let names = KnownNames::new(node, peers, leases);
     let mut of_nodes = BTreeMap::<&str, OfNode<'_>>::new();
     for worker in leases.map_or(&[][..], |leases| &leases.workers) {
-        let Some(holder) = &worker.holder else { continue };
-        if worker.state == WorkerState::Held {
+        if let (Some(holder), WorkerState::Held) = (&worker.holder, worker.state) {
             of_nodes.entry(names.node_of(holder)).or_default().held.push(worker);
-        } else if leases.is_some_and(|leases| leases.shows_lapsed(worker)) {
+        }
+    }
+    for worker in leases.map_or_else(Vec::new, LeaseRecords::lapsed_workers) {
+        if let Some(holder) = &worker.holder {
             of_nodes.entry(names.node_of(holder)).or_default().lapsed.push(worker);
         }
     }

@@ -62,7 +62,8 @@ impl Recorder {
         let seconds = now.at.saturating_duration_since(self.at).as_secs_f64();
         let (ids_per_second, namespaces) = now.issued.busiest_since(&self.issued, NAMESPACES);
         let CallTotals { calls, failed, took_us } = now.calls.since(self.calls);
-        let slowest_us = calls_of(server).map_or(0, StoreCalls::take_slowest_us);
+        // A call that ended since then counts in the next sample.
+        let slowest_us = calls_of(server).map_or(0, StoreCalls::take_slowest_us).max(took_us / calls.max(1));
         let ms = |us: f64| (us / 10.0).round() / 100.0;
         let sample = Sample {
             at_unix_ms: server.settings.clock.unix_ms(),

@@ -102,7 +102,7 @@ async fn it_keeps_the_contract() {
     assert!(opened.load(Ordering::SeqCst) > 2);
 }
 
-/// Goal: the manifests grant no right that the store does not need, and a missing one is told. Method: the role
+/// Goal: the manifests grant no right that the store does not need, and a missing one is named. Method: the role
 /// without each of its verbs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a real API server: see ./check kubernetes"]
@@ -190,7 +190,7 @@ async fn changes_by_others_are_conflicts() {
     assert!(again.revision > found.revision);
 }
 
-/// Goal: refusals of the namespace are told apart. Method: a quota, a namespace that is being deleted, and one that
+/// Goal: each refusal of the namespace has its own meaning. Method: a quota, a namespace that is being deleted, and one that
 /// does not exist.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a real API server: see ./check kubernetes"]
@@ -309,7 +309,7 @@ async fn fill(store: &Arc<dyn Store>) -> Vec<Duration> {
     writers.join_all().await.concat()
 }
 
-/// Goal: a token that the kubelet replaces is used at once, and one that is no longer valid is told. Method: tokens
+/// Goal: a token that the kubelet replaces is used at once, and one that is no longer valid is reported. Method: tokens
 /// bound to a Secret, which is deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a real API server: see ./check kubernetes"]

@@ -287,7 +287,7 @@ fn what_cannot_be_converted_is_refused() {
     assert!(error.contains("no sequence says what public.orders.id was before"), "{error}");
 }
 
-/// Goal: an operator is told that a table is in use, rather than stop everybody, and the script restores what
+/// Goal: an operator learns that a table is in use, rather than stop everybody, and the script restores what
 /// it set. Method: an open transaction.
 #[test]
 fn a_table_in_use_is_not_waited_for_for_long() {

@@ -39,7 +39,7 @@ fn url(server: &MariaDb) -> String {
 }
 
 /// Goal: an old primary that restarts outside of its group is not used, and a user without the right to see
-/// the group is told which one to grant.
+/// the group learns which one to grant.
 #[tokio::test]
 #[ignore = "needs MySQL"]
 async fn a_server_outside_of_its_group_is_refused() {
