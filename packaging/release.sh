@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the files of a release in target/release-files, for each architecture: the static binary as a tarball, the Debian package and
-# a bill of materials; and one image for all; with the licences of what the binary contains, checksums, and a signature if
+# Builds the files of a release in target/release-files, for each architecture: the static binary as a tarball, the Debian package,
+# the image and a bill of materials; and the Helm chart; with the licences of what the binary contains, checksums, and a signature if
 # SIGNING_KEY names a secret key of minisign. Then tests what was built. See docs/releasing.md.
 #   packaging/release.sh [--no-tests] [ARCHITECTURE...]   default: amd64 arm64
 # Needs buildah, and minisign to sign.
@@ -36,7 +36,15 @@ export THIRD_PARTY=$files/THIRD-PARTY.txt RUNNABLE=$runnable
 images=$(mktemp -d)
 trap 'rm -rf "$images"' EXIT
 build_image() { buildah --root "$images/root" --runroot "$images/run" --storage-driver vfs "$@" >/dev/null; }
-build_image manifest create snowmint
+# What engines call `snowmint:VERSION`, the image in the manifests and in the chart.
+tag=docker.io/library/snowmint:$version
+# Equal files, time and tools give equal bytes.
+archive() { # FILE FOLDER NAME
+    tar --create --gzip --file "$1" --directory "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" \
+        --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' "$3"
+}
+# What `helm package` writes is the same: the folder of the chart.
+archive "$files/snowmint-chart-$version.tgz" packaging/helm snowmint
 
 for architecture in "${architectures[@]}"; do
     binary=$PWD/target/static/$architecture/snowmint
@@ -50,17 +58,19 @@ for architecture in "${architectures[@]}"; do
     for shell in bash zsh fish powershell; do
         "$runnable" completions $shell >"target/$name/completions/snowmint.$shell"
     done
-    tar --create --gzip --file "$files/$name.tar.gz" --directory target --sort=name --mtime="@$SOURCE_DATE_EPOCH" \
-        --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' "$name"
+    archive "$files/$name.tar.gz" target "$name"
     rm -r "target/$name"
     packaging/debian/build.sh "$binary" "$files" >/dev/null
     python3 packaging/sbom.py "$machine-unknown-linux-gnu" >"$files/$name.cdx.json"
     # The file tree stands for the stage of the Dockerfile that builds from source.
     packaging/docker/tree.sh "$binary" "$images/$architecture/image"
-    build_image build --platform "linux/$architecture" --format docker --timestamp "$SOURCE_DATE_EPOCH" --manifest snowmint \
+    build_image build --platform "linux/$architecture" --format docker --timestamp "$SOURCE_DATE_EPOCH" --tag "$tag" \
         --build-context "build=$images/$architecture" --file packaging/docker/Dockerfile "$images/$architecture"
+    # Docker's format, because every engine loads it, and because buildah drops the health check from an OCI image.
+    image=$files/snowmint-$version-image-$architecture.tar
+    build_image push --format v2s2 "$tag" "docker-archive:$image:$tag"
+    python3 packaging/docker/repeatable.py "$image"
 done
-build_image manifest push --all snowmint "oci-archive:$files/snowmint-$version-image.tar"
 
 (cd "$files" && sha256sum -- * >SHA256SUMS)
 if [[ -n ${SIGNING_KEY-} ]]; then
