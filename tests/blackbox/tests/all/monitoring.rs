@@ -105,6 +105,8 @@ fn the_dashboard_can_be_imported_and_its_queries_are_valid() {
         }
         let targets = panel["targets"].as_array();
         assert!(targets.is_some() || panel["type"] == "row", "{title} shows something");
+        let description = panel["description"].as_str().unwrap_or_default();
+        assert!(!description.is_empty() || panel["type"] == "row", "{title} says what it shows");
         for target in targets.into_iter().flatten() {
             let query = target["expr"].as_str().unwrap();
             assert!(query.contains("cluster=~\"$cluster\",job=~\"$job\""), "{title}: {query}");
