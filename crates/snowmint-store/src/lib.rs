@@ -121,6 +121,9 @@ pub use self::mysql::MySqlStore;
 pub use self::mysql::history::lacking_gtids;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
+#[cfg(feature = "zookeeper")]
+#[doc(hidden)]
+pub use self::zookeeper::wire::fuzzing as zookeeper_answers;
 pub use counter::claims::{Claims, Mark, Refused};
 pub use counter::{Counter, Reserved, Segment, StoreCounter, raise_settled, reserve, reserve_settled};
 pub use error::{StoreError, StoreErrorKind};

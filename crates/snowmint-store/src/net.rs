@@ -3,6 +3,8 @@
 
 #[cfg(feature = "_https")]
 pub(crate) mod https;
+#[cfg(feature = "_tls")]
+pub(crate) mod tls;
 pub(crate) mod trust;
 pub(crate) mod url;
 
@@ -335,7 +337,7 @@ async fn answers<F: Future + Unpin>(
 
 /// Combines the refusals of all hosts. A retry may help while a host is unreachable, since it may be the
 /// primary, and while all of several hosts are read-only, since one of them may be promoted.
-fn all_of(refusals: &[HostRefusal]) -> HostRefusal {
+pub(crate) fn all_of(refusals: &[HostRefusal]) -> HostRefusal {
     let any = |kind| refusals.iter().any(|it| it.kind == kind);
     let temporary = any(StoreErrorKind::Unavailable) || (refusals.len() > 1 && any(StoreErrorKind::ReadOnly));
     let kind = match refusals.first() {

@@ -45,7 +45,7 @@ impl StoreScheme {
             Self::Postgres => &["postgres", "postgresql"],
             Self::MySql => &["mysql", "mariadb"],
             Self::Etcd => &["etcd", "etcds"],
-            Self::ZooKeeper => &["zookeeper"],
+            Self::ZooKeeper => &["zookeeper", "zookeepers"],
             Self::Kubernetes => &["kubernetes"],
         }
     }

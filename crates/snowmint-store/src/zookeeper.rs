@@ -6,15 +6,17 @@
 mod connect;
 mod error;
 mod fence;
+mod session;
+pub(crate) mod wire;
 
 use std::num::NonZeroU64;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use zookeeper_client::{Error, Stat};
 
-use self::connect::ZooKeeperClient;
+use self::connect::{ZooKeeperClient, ZooKeeperSettings};
 use self::error::ZooKeeperFailure;
+use self::wire::{ErrorCode, Stat};
 use crate::error::{Effect, Retries};
 use crate::store::SkippedRecords;
 use crate::store::add;
@@ -24,7 +26,7 @@ use crate::{
 
 /// Number of records that a list reads at once.
 const AT_ONCE: usize = 200;
-/// The version that means "any" in a `setData`; a record must never have it.
+/// The version that means "any" in a `setData`; no record may reach it.
 const ANY_VERSION: i32 = -1;
 
 /// A store in a ZooKeeper ensemble, version 3.5 or later.
@@ -61,6 +63,9 @@ const ANY_VERSION: i32 = -1;
 /// `digest`), new znodes belong to that user only; without one, to everybody. ZooKeeper accepts any password:
 /// a wrong one shows only when it refuses access to another user's znodes.
 ///
+/// `zookeepers://` uses TLS, with `ca=FILE` for the authority to trust instead of the system's, and `cert=FILE`
+/// and `key=FILE` for a client certificate. The port is the `secureClientPort` of the servers.
+///
 /// # Cancel safety
 ///
 /// A dropped [`compare_and_set`](Store::compare_and_set) may still write until its session has ended.
@@ -82,8 +87,7 @@ impl ZooKeeperStore {
     /// - [`OpenError::Store`], [`StoreErrorKind::ReadOnly`]: no permission to write there.
     /// - [`OpenError::Store`], [`StoreErrorKind::SplitBrain`]: the hosts belong to two ensembles.
     pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let (link, paths) = connect::settings(url)?;
-        let name = format!("zookeeper://{}{}", link.shown_hosts(), paths.base());
+        let ZooKeeperSettings { link, paths, name } = connect::settings(url)?;
         let store = Self { link, paths, name, skipped: SkippedRecords::default() };
         store.tell_time("open").await?;
         let one = store.link.check_ensemble().await;
@@ -112,11 +116,11 @@ impl ZooKeeperStore {
         operation: &'static str,
         paths: Vec<String>,
     ) -> Result<Vec<Option<(Vec<u8>, Stat)>>, StoreError> {
-        let read = self.link.read(|client| {
+        let read = self.link.read(|session| {
             let (paths, fence) = (paths.clone(), self.link.fence());
             async move {
-                fence.pass(&client).await?;
-                try_join_all(paths.iter().map(async |path| some(client.get_data(path).await))).await
+                fence.pass(&session).await?;
+                try_join_all(paths.iter().map(async |path| some(session.get_data(path).await))).await
             }
         });
         read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
@@ -124,17 +128,17 @@ impl ZooKeeperStore {
 
     /// Reads a path from one server's copy, which may be old.
     async fn copy(&self, operation: &'static str, path: &str) -> Result<Option<(Vec<u8>, Stat)>, StoreError> {
-        let read = self.link.read(|client| async move { some(client.get_data(path).await) });
+        let read = self.link.read(|session| async move { some(session.get_data(path).await) });
         read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
     }
 
     /// Returns the names of the children; none for a missing znode.
     async fn children(&self, operation: &'static str, path: &str) -> Result<Vec<String>, StoreError> {
-        let read = self.link.read(|client| {
+        let read = self.link.read(|session| {
             let (path, fence) = (path.to_owned(), self.link.fence());
             async move {
-                fence.pass(&client).await?;
-                some(client.list_children(&path).await)
+                fence.pass(&session).await?;
+                some(session.get_children(&path).await)
             }
         });
         let names = read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))?;
@@ -143,9 +147,9 @@ impl ZooKeeperStore {
 
     /// Writes through a quorum and returns the leader's time in Unix milliseconds.
     async fn tell_time(&self, operation: &'static str) -> Result<u64, StoreError> {
-        let passed = self.link.read(|client| {
+        let passed = self.link.read(|session| {
             let fence = self.link.fence();
-            async move { fence.pass(&client).await }
+            async move { fence.pass(&session).await }
         });
         let stat = passed.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))?;
         u64::try_from(stat.mtime).map_err(|_| {
@@ -160,16 +164,15 @@ impl ZooKeeperStore {
 
     async fn create(&self, operation: &'static str, key: &Key, value: &[u8]) -> Result<Swap, StoreError> {
         let path = self.paths.record(key);
-        let options = self.link.options();
         for _ in 0..2 {
-            let written = self.link.write(|client| {
-                let (path, options) = (&path, &options);
-                async move { client.create(path, value, options).await.map(|(stat, _)| stat) }
+            let written = self.link.write(|session| {
+                let (path, owner) = (&path, self.link.owner());
+                async move { session.create(path, value, owner).await }
             });
             match written.await {
                 Ok(stat) => return self.done(operation, &stat),
-                Err(ZooKeeperFailure::Error(Error::NodeExists)) => return Ok(Swap::Conflict),
-                Err(ZooKeeperFailure::Error(Error::NoNode)) => self.make_folder(operation, key).await?,
+                Err(ZooKeeperFailure::Refused(ErrorCode::NodeExists)) => return Ok(Swap::Conflict),
+                Err(ZooKeeperFailure::Refused(ErrorCode::NoNode)) => self.make_folder(operation, key).await?,
                 Err(failure) => return Err(self.error(operation, Effect::Writes, &failure)),
             }
         }
@@ -178,9 +181,9 @@ impl ZooKeeperStore {
     }
 
     async fn make_folder(&self, operation: &'static str, key: &Key) -> Result<(), StoreError> {
-        let made = self.link.read(|client| {
-            let (folder, options) = (self.paths.folder(key), self.link.options());
-            async move { client.mkdir(&folder, &options).await }
+        let made = self.link.read(|session| {
+            let (folder, owner) = (self.paths.folder(key), self.link.owner());
+            async move { fence::create_with_parents(&session, &folder, owner).await }
         });
         made.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
     }
@@ -199,11 +202,10 @@ impl ZooKeeperStore {
                 "this znode was written 4,294,967,294 times, the limit of ZooKeeper; use another store";
             return Err(StoreError::new(StoreErrorKind::Full, operation, &*self.name, spent));
         }
-        let written =
-            self.link.write(|client| async move { client.set_data(path, value, Some(version)).await });
+        let written = self.link.write(|session| async move { session.set_data(path, value, version).await });
         match written.await {
             Ok(stat) => self.done(operation, &stat),
-            Err(ZooKeeperFailure::Error(Error::BadVersion | Error::NoNode)) => Ok(Swap::Conflict),
+            Err(ZooKeeperFailure::Refused(ErrorCode::BadVersion | ErrorCode::NoNode)) => Ok(Swap::Conflict),
             Err(failure) => Err(self.error(operation, Effect::Writes, &failure)),
         }
     }
@@ -215,10 +217,7 @@ impl ZooKeeperStore {
         path: &str,
         revision: Revision,
     ) -> Result<Option<i32>, StoreError> {
-        let read = self.link.read(|client| {
-            let path = path.to_owned();
-            async move { client.check_stat(&path).await }
-        });
+        let read = self.link.read(|session| async move { some(session.exists(path).await) });
         let stat = read.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))?;
         match stat {
             Some(stat) if self.revision(operation, &stat)? == revision => return Ok(Some(stat.version)),
@@ -336,7 +335,7 @@ impl Store for ZooKeeperStore {
 
 /// Returns the znodes and permissions that a store of this URL needs in ZooKeeper.
 pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
-    let (_, paths) = connect::settings(url)?;
+    let paths = connect::settings(url)?.paths;
     let (base, fence, record) = (paths.base(), paths.fence(), paths.child("FOLDER,OF,THE,KEY/LAST"));
     Ok(format!(
         "# Persistent znodes, created when they are missing; for a user, with an ACL for that user alone:\n\
@@ -348,11 +347,11 @@ pub(crate) fn schema(url: &str) -> Result<String, UrlError> {
 }
 
 /// Turns "no such znode" into `None`.
-fn some<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
+fn some<T>(found: Result<T, ZooKeeperFailure>) -> Result<Option<T>, ZooKeeperFailure> {
     match found {
         Ok(found) => Ok(Some(found)),
-        Err(Error::NoNode) => Ok(None),
-        Err(error) => Err(error),
+        Err(ZooKeeperFailure::Refused(ErrorCode::NoNode)) => Ok(None),
+        Err(failure) => Err(failure),
     }
 }
 

@@ -52,4 +52,4 @@ pub use postgres::{PgBouncer, Postgres};
 pub use proxy::Proxy;
 pub use redis::{Redis, RedisSentinels, SLOW_REWRITES};
 pub use server::Server;
-pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble};
+pub use zookeeper::{ZooKeeper, ZooKeeperCli, ZooKeeperEnsemble};

@@ -2,15 +2,20 @@
 //! Plain `java` runs it, because the scripts of the package need a service.
 
 use std::fs;
+use std::io::{BufRead, BufReader, PipeReader, Write};
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::process::{Child, Stdio};
 
+use crate::Certificates;
 use crate::etcd::start_all;
 use crate::port::Port;
-use crate::process::{find_file, find_server, mortal};
+use crate::process::{find_file, find_server, kill, mortal, spawn};
 use crate::server::{Server, folder, zookeeper_mode};
 
 const JAR: &str = "/usr/share/java/zookeeper.jar";
+/// The jars beside it that TLS needs and the package does not name.
+const TLS_JARS: [&str; 3] = ["netty-codec", "netty-resolver", "netty-transport-native-unix-common"];
 const JVM: [&str; 7] = [
     "-Xms32m",
     "-Xmx64m",
@@ -51,6 +56,39 @@ impl ZooKeeper {
     pub fn with(settings: &[&str]) -> Self {
         let make = || Self { server: node(0, &[], vec![Port::reserve()], settings) };
         Server::start(make, |it| it.server.up())
+    }
+
+    /// Starts a server that accepts clients over TLS at [`secure_address`](Self::secure_address), and without at
+    /// its other port.
+    ///
+    /// With `["ssl.clientAuth=need"]` clients have to show [`Certificates::client_certificate`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start).
+    pub fn with_tls(certificates: &Certificates, settings: &[&str]) -> Self {
+        let both = [certificates.key(), certificates.certificate()].map(|it| fs::read(it).unwrap()).concat();
+        let identity = certificates.folder().join("identity.pem");
+        fs::write(&identity, both).unwrap();
+        let make = || {
+            let ports = vec![Port::reserve(), Port::reserve()];
+            let tls = format!(
+                "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+                 secureClientPort={}\nsecureClientPortAddress=127.0.0.1\n\
+                 ssl.keyStore.type=PEM\nssl.keyStore.location={}\n\
+                 ssl.trustStore.type=PEM\nssl.trustStore.location={}",
+                ports[1].number(),
+                identity.display(),
+                certificates.authority().display()
+            );
+            Self { server: node(0, &[], ports, &[&[&*tls], settings].concat()) }
+        };
+        Server::start(make, |it| it.server.up())
+    }
+
+    /// The address for clients that use TLS.
+    pub fn secure_address(&self) -> SocketAddr {
+        self.server.side_address()
     }
 }
 
@@ -108,9 +146,81 @@ impl ZooKeeperEnsemble {
     }
 }
 
+/// ZooKeeper's own command line, with a session on one server.
+#[derive(Debug)]
+pub struct ZooKeeperCli {
+    child: Child,
+    output: BufReader<PipeReader>,
+}
+
+impl ZooKeeperCli {
+    /// Opens a session.
+    ///
+    /// # Panics
+    ///
+    /// If `java` or ZooKeeper is not installed.
+    pub fn connect(address: SocketAddr) -> Self {
+        let (output, writer) = std::io::pipe().unwrap();
+        let mut command = mortal(None, find_server("java", "default-jre-headless"));
+        command.args(JVM).arg("-cp").arg(find_file(JAR, "zookeeper"));
+        command.args(["org.apache.zookeeper.ZooKeeperMain", "-waitforconnection", "-server"]);
+        command.arg(address.to_string()).stdin(Stdio::piped());
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        Self { child: spawn(command).unwrap(), output: BufReader::new(output) }
+    }
+
+    /// Sends a command, such as `get -s /a`.
+    ///
+    /// # Panics
+    ///
+    /// If the program has ended.
+    pub fn send(&mut self, command: &str) {
+        let input = self.child.stdin.as_mut().unwrap();
+        // It prints its version at the end of the answer.
+        input.write_all(format!("{command}\nversion\n").as_bytes()).unwrap();
+    }
+
+    /// Returns what it has printed since the answer to the command before.
+    ///
+    /// # Panics
+    ///
+    /// If the program ends.
+    pub fn answer(&mut self) -> String {
+        let mut answer = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(
+                self.output.read_line(&mut line).unwrap() > 0,
+                "ZooKeeper's command line ended: {answer}"
+            );
+            if line.contains("ZooKeeper CLI version") {
+                return answer;
+            }
+            answer.push_str(&line);
+        }
+    }
+
+    /// Runs a command and returns what it prints.
+    ///
+    /// # Panics
+    ///
+    /// If the program ends.
+    pub fn run(&mut self, command: &str) -> String {
+        self.send(command);
+        self.answer()
+    }
+}
+
+impl Drop for ZooKeeperCli {
+    fn drop(&mut self) {
+        kill(&mut self.child);
+    }
+}
+
 fn node(nth: usize, members: &[String], ports: Vec<Port>, settings: &[&str]) -> Server {
     let (java, jar, folder) =
         (find_server("java", "default-jre-headless"), find_file(JAR, "zookeeper"), folder("zookeeper"));
+    let jars = TLS_JARS.map(|it| jar.with_file_name(format!("{it}.jar")).display().to_string());
     let (path, address) = (folder.path().display().to_string(), ports[0].address());
     fs::create_dir(folder.path().join("data")).unwrap();
     fs::write(folder.path().join("data/myid"), (nth + 1).to_string()).unwrap();
@@ -121,7 +231,7 @@ fn node(nth: usize, members: &[String], ports: Vec<Port>, settings: &[&str]) -> 
     let main = if members.is_empty() { "ZooKeeperServerMain" } else { "quorum.QuorumPeerMain" };
     let command = move || {
         let mut command = mortal(None, &java);
-        command.args(JVM).arg("-cp").arg(format!("{path}:{}", jar.display()));
+        command.args(JVM).arg("-cp").arg(format!("{path}:{}:{}", jar.display(), jars.join(":")));
         command.arg(format!("org.apache.zookeeper.server.{main}")).arg("zoo.cfg");
         command
     };

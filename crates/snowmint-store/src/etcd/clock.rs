@@ -276,6 +276,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::net::tls;
     use crate::net::url::TlsFiles;
 
     fn why() -> String {
@@ -356,7 +357,7 @@ mod tests {
             }
         });
         let files = TlsFiles { ca: None, client: None };
-        let tls = https::tls(&files, https::DefaultRoots::Nobody).unwrap();
+        let tls = tls::config(&files, tls::DefaultRoots::Nobody).unwrap();
         let clock = EtcdClock::new(vec![MemberClock::of("http", &host).unwrap()], tls, EtcdProtocol::Plain);
         assert_eq!(clock.unix_ms().await.unwrap(), None);
         assert!(clock.missing().is_some_and(|why| why.contains(&host) && why.contains("404")));

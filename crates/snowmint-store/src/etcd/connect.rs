@@ -22,7 +22,7 @@ use super::wire::maintenance_client::MaintenanceClient;
 use super::{CONNECT, wire};
 use crate::UrlError;
 use crate::error::chain;
-use crate::net::https::{self, DefaultRoots};
+use crate::net::tls::{self, DefaultRoots};
 use crate::net::url::{Host, Login, StoreUrl};
 
 /// The limit for one member to answer a read, before the next one is asked; an election takes 1 to 2 s.
@@ -373,7 +373,6 @@ fn wants_new_token(status: &Status) -> bool {
 const PORT: u16 = 2379;
 const PREFIX: &str = "snowmint/";
 const PARAMETERS: &str = "prefix, password_file, tls, ca, cert and key";
-const FILES: [&str; 3] = ["ca", "cert", "key"];
 
 /// Returns the prefix of all keys of the store: never empty, ends with `/`.
 fn prefix(location: &mut StoreUrl) -> Result<String, UrlError> {
@@ -444,17 +443,13 @@ struct EtcdTls {
 
 fn tls(location: &mut StoreUrl) -> Result<EtcdTls, UrlError> {
     let said = location.take_switch("tls")?;
-    let wanted = location.scheme == "etcds" || FILES.into_iter().any(|it| location.has(it));
+    let wanted = location.scheme == "etcds" || tls::PARAMETERS.into_iter().any(|it| location.has(it));
     if said == Some(false) && wanted {
         return Err(location.malformed("tls=false excludes etcds:, ca=, cert= and key="));
     }
-    let files = location.read_tls(FILES, None)?;
     let uses_tls = wanted || said == Some(true);
     let default = if uses_tls { DefaultRoots::System } else { DefaultRoots::Nobody };
-    let http = https::tls(&files, default).map_err(|fault| {
-        let parameter = fault.parameter.map_or_else(String::new, |parameter| format!("{parameter}=: "));
-        location.malformed(&format!("{parameter}{}", fault.text))
-    })?;
+    let (http, files) = tls::take(location, None, default)?;
     if !uses_tls {
         return Ok(EtcdTls { grpc: None, http, protocol: EtcdProtocol::Plain });
     }

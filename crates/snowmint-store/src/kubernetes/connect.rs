@@ -20,7 +20,8 @@ use super::error::{ApiAnswer, KubernetesFailure, ServerState};
 use super::lease_object::LONGEST_PREFIX;
 use crate::UrlError;
 use crate::error::chain;
-use crate::net::https::{self, DefaultRoots, HttpsClient};
+use crate::net::https::{self, HttpsClient};
+use crate::net::tls::{self, DefaultRoots};
 use crate::net::url::StoreUrl;
 
 /// The limit for connecting to the server, without TLS.
@@ -244,7 +245,7 @@ pub(super) fn settings(url: &str) -> Result<KubernetesSettings, UrlError> {
                 location.malformed("missing namespace: expected kubernetes:NAMESPACE outside of a pod")
             })?,
     };
-    let tls = tls(&mut location, ca)?;
+    let (tls, _) = tls::take(&mut location, ca, DefaultRoots::System)?;
     location.finish(PARAMETERS)?;
     Ok(KubernetesSettings { link: KubernetesClient::new(server, token_file, tls), namespace, prefix })
 }
@@ -269,25 +270,6 @@ fn is_label(text: &str, longest: usize) -> bool {
     let ends_well = !text.starts_with('-') && !text.ends_with('-');
     let allowed = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
     (1..=longest).contains(&text.len()) && ends_well && text.bytes().all(allowed)
-}
-
-fn tls(location: &mut StoreUrl, ca: Option<PathBuf>) -> Result<ClientConfig, UrlError> {
-    let files = location.read_tls(["ca", "cert", "key"], ca)?;
-    https::tls(&files, DefaultRoots::System).map_err(|fault| {
-        let client = files.client.as_ref();
-        let file = match fault.parameter {
-            Some("ca") => files.ca.as_ref(),
-            Some("cert") => client.map(|(cert, _)| cert),
-            Some("key") => client.map(|(_, key)| key),
-            _ => None,
-        };
-        match (fault.parameter, file) {
-            (Some(parameter), Some(file)) => {
-                location.malformed(&format!("{parameter}={}: {}", file.path.display(), fault.text))
-            }
-            _ => location.malformed(&fault.text),
-        }
-    })
 }
 
 /// Escapes a text for the value of a query.

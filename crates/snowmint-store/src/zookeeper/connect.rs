@@ -3,24 +3,31 @@
 //! happened.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
-use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, SessionState};
+use tokio_rustls::TlsConnector;
 
 use super::Paths;
-use super::error::{ZooKeeperFailure, is_about_the_session};
+use super::error::ZooKeeperFailure;
 use super::fence::{EnsembleOrigin, Fence};
-use crate::UrlError;
-use crate::net::url::{Login, StoreUrl};
+use super::session::Session;
+use super::wire::Owner;
+use crate::error::random_below;
+use crate::net::tls::{self, DefaultRoots};
+use crate::net::url::{Host, Login, StoreUrl};
+use crate::net::{HostRefusal, all_of};
+use crate::{StoreErrorKind, UrlError};
 
-/// How long a session outlives its connection; nothing depends on it.
-const SESSION: Duration = Duration::from_secs(6);
 /// How long one server may be unresponsive before its connection is dropped.
-const SILENCE: Duration = Duration::from_secs(2);
+pub(super) const SILENCE: Duration = Duration::from_secs(2);
+/// How long one server may take to open a session before the next one is tried too.
+const HEAD_START: Duration = Duration::from_millis(250);
 /// The limit for opening a session on any of the servers.
 const CONNECT: Duration = Duration::from_secs(4);
 /// The limit for one try of a read.
@@ -30,14 +37,17 @@ const READS: Duration = Duration::from_secs(6);
 /// How often a read is tried: a broken connection is noticed only when it is used.
 const TRIES: usize = 3;
 /// How long a write waits for its answer.
-const WRITE: Duration = Duration::from_secs(5);
+pub(super) const WRITE: Duration = Duration::from_secs(5);
 
 /// A client of an ensemble.
 pub(super) struct ZooKeeperClient {
-    hosts: String,
+    hosts: Vec<Host>,
+    /// The index of the host to try first: another one each time, so that nodes spread over the servers.
+    next: AtomicUsize,
     login: Option<Login>,
+    tls: Option<TlsConnector>,
     fence: Fence,
-    client: Mutex<Option<Client>>,
+    session: Mutex<Option<Session>>,
     /// The ensemble that this client used first.
     origin: OnceLock<EnsembleOrigin>,
 }
@@ -49,39 +59,25 @@ impl fmt::Debug for ZooKeeperClient {
 }
 
 impl ZooKeeperClient {
-    fn new(hosts: String, login: Option<Login>, paths: &Paths) -> Self {
-        let acls = if login.is_some() { Acls::creator_all() } else { Acls::anyone_all() };
-        let options = CreateMode::Persistent.with_acls(acls);
-        let fence = Fence { base: paths.base().to_owned(), path: paths.fence(), options };
-        Self { hosts, login, fence, client: Mutex::new(None), origin: OnceLock::new() }
-    }
-
     pub(super) fn fence(&self) -> Fence {
         self.fence.clone()
     }
 
-    pub(super) fn shown_hosts(&self) -> &str {
-        &self.hosts
-    }
-
-    /// Returns how znodes are created: they belong to the user if there is one, else to everybody.
-    pub(super) fn options(&self) -> CreateOptions<'static> {
-        self.fence.options.clone()
+    /// Returns to whom new znodes belong.
+    pub(super) const fn owner(&self) -> Owner {
+        self.fence.owner
     }
 
     /// Makes a call that can be repeated, on another session if one fails.
-    pub(super) async fn read<T, F>(&self, ask: impl Fn(Client) -> F) -> Result<T, ZooKeeperFailure>
+    pub(super) async fn read<T, F>(&self, ask: impl Fn(Session) -> F) -> Result<T, ZooKeeperFailure>
     where
-        F: Future<Output = Result<T, Error>>,
+        F: Future<Output = Result<T, ZooKeeperFailure>>,
     {
         let deadline = Instant::now() + READS;
         let mut failure = ZooKeeperFailure::NoAnswer(READS);
         for _ in 0..TRIES {
             match timeout_at(deadline, self.once(READ, &ask)).await {
-                Ok(Err(ZooKeeperFailure::Error(error))) if is_about_the_session(&error) => {
-                    failure = ZooKeeperFailure::Error(error);
-                }
-                Ok(Err(ZooKeeperFailure::NoAnswer(waited))) => failure = ZooKeeperFailure::NoAnswer(waited),
+                Ok(Err(failed)) if failed.is_about_the_session() => failure = failed,
                 Ok(settled) => return settled,
                 Err(_) => break,
             }
@@ -89,109 +85,117 @@ impl ZooKeeperClient {
         Err(failure)
     }
 
-    /// Sends a write, once.
-    pub(super) async fn write<T, F>(&self, send: impl Fn(Client) -> F) -> Result<T, ZooKeeperFailure>
+    /// Sends a write, once; a session may end just before.
+    pub(super) async fn write<T, F>(&self, send: impl Fn(Session) -> F) -> Result<T, ZooKeeperFailure>
     where
-        F: Future<Output = Result<T, Error>>,
+        F: Future<Output = Result<T, ZooKeeperFailure>>,
     {
-        self.once(WRITE, &send).await
-    }
-
-    async fn once<T, F>(&self, limit: Duration, call: &impl Fn(Client) -> F) -> Result<T, ZooKeeperFailure>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
-        let client = self.client().await?;
-        match timeout(limit, call(client.clone())).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => {
-                if is_about_the_session(&error) {
-                    self.forget(&client).await;
-                }
-                Err(ZooKeeperFailure::Error(error))
-            }
-            Err(_) => {
-                self.forget(&client).await;
-                Err(ZooKeeperFailure::NoAnswer(limit))
-            }
+        match self.once(WRITE, &send).await {
+            Err(ZooKeeperFailure::NotSent) => self.once(WRITE, &send).await,
+            settled => settled,
         }
     }
 
-    /// Returns a session that is connected, as far as this client knows.
-    async fn client(&self) -> Result<Client, ZooKeeperFailure> {
+    async fn once<T, F>(&self, limit: Duration, call: &impl Fn(Session) -> F) -> Result<T, ZooKeeperFailure>
+    where
+        F: Future<Output = Result<T, ZooKeeperFailure>>,
+    {
+        let session = self.session().await?;
+        let answer = timeout(limit, call(session.clone())).await;
+        let answer = answer.unwrap_or(Err(ZooKeeperFailure::NoAnswer(limit)));
+        if let Err(failure) = &answer
+            && failure.is_about_the_session()
+        {
+            self.forget(&session).await;
+        }
+        answer
+    }
+
+    /// Returns a session that is open, as far as this client knows.
+    async fn session(&self) -> Result<Session, ZooKeeperFailure> {
         let opened = timeout(CONNECT, async {
-            let mut client = self.client.lock().await;
-            // The library would reconnect later, and only then send a request that it gets now.
-            if let Some(client) = client.as_ref().filter(|it| it.state() == SessionState::SyncConnected) {
-                return Ok(client.clone());
+            let mut session = self.session.lock().await;
+            if let Some(session) = session.as_ref().filter(|it| it.is_open()) {
+                return Ok(session.clone());
             }
-            *client = None;
-            let (opened, origin) = self.connect(&self.hosts).await?;
-            self.check_origin(&self.hosts, origin)?;
-            Ok(client.insert(opened).clone())
+            *session = None;
+            Ok(session.insert(self.connect_to_any().await?).clone())
         });
-        match opened.await {
-            Ok(opened) => opened,
-            Err(_) => Err(ZooKeeperFailure::NoSession(format!("no session in {} s", CONNECT.as_secs()))),
-        }
+        let late = |_| Err(ZooKeeperFailure::NoSession(HostRefusal::late(CONNECT)));
+        opened.await.unwrap_or_else(late)
     }
 
     /// Checks that all hosts belong to one ensemble. A host that does not answer now is not checked.
     pub(super) async fn check_ensemble(&self) -> Result<(), ZooKeeperFailure> {
-        let hosts: Vec<&str> = self.hosts.split(',').collect();
-        let answers = join_all(hosts.iter().map(|host| timeout(SILENCE, self.connect(host)))).await;
-        for (host, answer) in hosts.into_iter().zip(answers) {
-            if let Ok(Ok((_, origin))) = answer {
-                self.check_origin(host, origin)?;
+        for answer in join_all(self.hosts.iter().map(|host| self.connect(host))).await {
+            if let Err(failure @ ZooKeeperFailure::AnotherEnsemble { .. }) = answer {
+                return Err(failure);
             }
         }
         Ok(())
     }
 
-    fn check_origin(&self, hosts: &str, origin: EnsembleOrigin) -> Result<(), ZooKeeperFailure> {
+    /// Opens a session on the first server that grants one. Each further server gets its turn when the one
+    /// before has failed, or shortly after, so that an unresponsive one costs little time.
+    async fn connect_to_any(&self) -> Result<Session, ZooKeeperFailure> {
+        let (count, first) = (self.hosts.len(), self.next.fetch_add(1, Ordering::Relaxed));
+        let mut hosts = (0..count).map(|nth| &self.hosts[(first.wrapping_add(nth)) % count]);
+        let (mut trying, mut refusals) = (FuturesUnordered::new(), Vec::with_capacity(count));
+        loop {
+            trying.extend(hosts.next().map(|host| self.connect(host)));
+            match timeout(HEAD_START, trying.next()).await {
+                Ok(Some(Err(ZooKeeperFailure::NoSession(refusal)))) => refusals.push(refusal),
+                Ok(Some(settled)) => return settled,
+                Ok(None) => return Err(ZooKeeperFailure::NoSession(all_of(&refusals))),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Opens a session with a server that belongs to the ensemble, and passes the fence.
+    async fn connect(&self, host: &Host) -> Result<Session, ZooKeeperFailure> {
+        let open = async {
+            // A session may break at once, as when servers restart one by one.
+            for _ in 1..TRIES {
+                match self.open(host).await {
+                    Err(failure) if failure.is_about_the_session() => {}
+                    settled => return settled,
+                }
+            }
+            self.open(host).await
+        };
+        let refused = |refusal: HostRefusal| {
+            let text = format!("{host}: {}", refusal.text);
+            ZooKeeperFailure::NoSession(HostRefusal { text, ..refusal })
+        };
+        match timeout(SILENCE, open).await {
+            Err(_) => Err(refused(HostRefusal::late(SILENCE))),
+            Ok(Err(ZooKeeperFailure::NoSession(refusal))) => Err(refused(refusal)),
+            // The caller's own request was not sent.
+            Ok(Err(failure)) if failure.is_about_the_session() => {
+                Err(refused(HostRefusal::new(StoreErrorKind::Unavailable, failure.to_string())))
+            }
+            Ok(settled) => settled,
+        }
+    }
+
+    async fn open(&self, host: &Host) -> Result<Session, ZooKeeperFailure> {
+        let session = Session::open(host, self.tls.as_ref(), self.login.as_ref()).await;
+        let session = session.map_err(ZooKeeperFailure::NoSession)?;
+        let origin = EnsembleOrigin::of(&self.fence.pass(&session).await?);
         let known = *self.origin.get_or_init(|| origin);
         if known == origin {
-            return Ok(());
+            Ok(session)
+        } else {
+            Err(ZooKeeperFailure::AnotherEnsemble { host: host.to_string(), origin, known })
         }
-        Err(ZooKeeperFailure::AnotherEnsemble { hosts: hosts.to_owned(), origin, known })
-    }
-
-    /// Opens a session and passes the fence of its ensemble.
-    async fn connect(&self, hosts: &str) -> Result<(Client, EnsembleOrigin), ZooKeeperFailure> {
-        // A session may break at once, as when servers restart one by one.
-        let mut why = String::new();
-        for _ in 0..TRIES {
-            let client = self.open_session(hosts).await.map_err(ZooKeeperFailure::NoSession)?;
-            match self.fence.pass(&client).await {
-                Ok(stat) => return Ok((client, EnsembleOrigin::of(&stat))),
-                Err(error) if is_about_the_session(&error) => why = error.to_string(),
-                Err(error) => return Err(ZooKeeperFailure::Error(error)),
-            }
-        }
-        // The caller's own request was not sent.
-        Err(ZooKeeperFailure::NoSession(why))
-    }
-
-    async fn open_session(&self, hosts: &str) -> Result<Client, String> {
-        let connector = Client::connector()
-            .with_session_timeout(SESSION)
-            .with_connection_timeout(SILENCE)
-            .with_fail_eagerly();
-        let connector = match &self.login {
-            Some(login) => {
-                let password = login.password().map_err(|error| error.to_string())?;
-                connector.with_auth("digest", format!("{}:{}", login.user, password.expose()).as_bytes())
-            }
-            None => connector,
-        };
-        connector.connect(hosts).await.map_err(|error| error.to_string())
     }
 
     /// Drops a session, unless another call has done so already.
-    async fn forget(&self, failed: &Client) {
-        let mut client = self.client.lock().await;
-        if client.as_ref().is_some_and(|it| it.session_id() == failed.session_id()) {
-            *client = None;
+    async fn forget(&self, failed: &Session) {
+        let mut session = self.session.lock().await;
+        if session.as_ref().is_some_and(|it| it.is_same(failed)) {
+            *session = None;
         }
     }
 }
@@ -199,9 +203,9 @@ impl ZooKeeperClient {
 const PORT: u16 = 2181;
 const BASE: &str = "/snowmint";
 
-/// Parses `zookeeper://...`.
+/// Parses `zookeeper://...` or `zookeepers://...`.
 fn location(url: &str) -> Result<StoreUrl, UrlError> {
-    let location = StoreUrl::of_url(url, &["zookeeper"], PORT)?;
+    let location = StoreUrl::of_url(url, &["zookeeper", "zookeepers"], PORT)?;
     location.require_host("zookeeper://10.0.0.7:2181")?;
     Ok(location)
 }
@@ -219,18 +223,46 @@ fn base(location: &StoreUrl) -> Result<String, UrlError> {
     }
 }
 
-pub(super) fn settings(url: &str) -> Result<(ZooKeeperClient, Paths), UrlError> {
+/// What a URL says.
+#[derive(Debug)]
+pub(super) struct ZooKeeperSettings {
+    pub(super) link: ZooKeeperClient,
+    pub(super) paths: Paths,
+    /// The URL without secrets, for logs and errors.
+    pub(super) name: String,
+}
+
+pub(super) fn settings(url: &str) -> Result<ZooKeeperSettings, UrlError> {
     let mut location = location(url)?;
     let login = location.take_login()?;
-    location.finish("password_file")?;
-    let base = base(&location)?;
+    let tls = if location.scheme == "zookeepers" {
+        let (config, _) = tls::take(&mut location, None, DefaultRoots::System)?;
+        location.finish("password_file, ca, cert and key")?;
+        Some(TlsConnector::from(Arc::new(config)))
+    } else {
+        location.finish("password_file; zookeepers:// has ca, cert and key too")?;
+        None
+    };
     if login.as_ref().is_some_and(|it| it.user.contains(':')) {
         return Err(
             location.malformed("invalid user: expected a name without `:`, as ZooKeeper's `digest` requires")
         );
     }
-    let paths = Paths::new(base);
-    Ok((ZooKeeperClient::new(location.shown_hosts(), login, &paths), paths))
+    let paths = Paths::new(base(&location)?);
+    let name = format!("{}://{}{}", location.scheme, location.shown_hosts(), paths.base());
+    let owner = if login.is_some() { Owner::Creator } else { Owner::Everybody };
+    let fence = Fence { path: paths.fence(), owner };
+    let first = usize::try_from(random_below(location.hosts.len() as u64)).unwrap_or(0);
+    let link = ZooKeeperClient {
+        hosts: location.hosts,
+        next: AtomicUsize::new(first),
+        login,
+        tls,
+        fence,
+        session: Mutex::new(None),
+        origin: OnceLock::new(),
+    };
+    Ok(ZooKeeperSettings { link, paths, name })
 }
 
 #[cfg(test)]
@@ -239,10 +271,15 @@ mod tests {
 
     #[test]
     fn a_url_gives_hosts_and_a_path() {
-        let (link, paths) = settings("zookeeper://h1,h2:1/team/a/").unwrap();
-        assert_eq!((link.shown_hosts(), paths.base()), ("h1:2181,h2:1", "/team/a"));
-        assert_eq!(settings("zookeeper://h").unwrap().1.base(), "/snowmint");
-        assert_eq!(settings("zookeeper://h/").unwrap().1.base(), "/snowmint");
+        let found = settings("zookeeper://h1,h2:1/team/a/").unwrap();
+        assert_eq!((&*found.name, found.paths.base()), ("zookeeper://h1:2181,h2:1/team/a", "/team/a"));
+        for (url, name) in [
+            ("zookeeper://h", "zookeeper://h:2181/snowmint"),
+            ("zookeeper://u:hunter2@h/", "zookeeper://h:2181/snowmint"),
+            ("zookeepers://h:2281", "zookeepers://h:2281/snowmint"),
+        ] {
+            assert_eq!(settings(url).unwrap().name, name);
+        }
     }
 
     #[test]
@@ -252,7 +289,9 @@ mod tests {
             ("zookeeper://", "missing host"),
             ("zookeeper://h/a//b", "none of them empty"),
             ("zookeeper://h/../b", "none of them empty"),
-            ("zookeeper://h?ca=x", "unknown parameter `ca`"),
+            ("zookeeper://h?ca=x", "unknown parameter `ca`: expected password_file; zookeepers:// has"),
+            ("zookeepers://h?ca=/nowhere", "ca=/nowhere: No such file"),
+            ("zookeepers://h?cert=x", "cert= and key= require each other"),
             ("zookeeper://a%3Ab:hunter2@h", "without `:`"),
         ];
         for (url, wanted) in cases {

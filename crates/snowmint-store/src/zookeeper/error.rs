@@ -3,23 +3,56 @@
 
 use std::time::Duration;
 
-use zookeeper_client::Error;
-
 use super::fence::EnsembleOrigin;
+use super::wire::ErrorCode;
 use crate::error::Effect;
+use crate::net::HostRefusal;
 use crate::{StoreError, StoreErrorKind};
 
 /// Why a call failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum ZooKeeperFailure {
-    /// The call was not sent.
-    NoSession(String),
+    /// The call was not sent: there is no session.
+    #[error("{}", .0.text)]
+    NoSession(HostRefusal),
+    /// The call was not sent: the session ended just before.
+    #[error("the session ended")]
+    NotSent,
     /// The call was not sent: the host belongs to another ensemble than before.
-    AnotherEnsemble { hosts: String, origin: EnsembleOrigin, known: EnsembleOrigin },
+    #[error(
+        "at {host} is another ensemble than before, which would be a second store: its fence was {origin}, the one \
+         before was {known}"
+    )]
+    AnotherEnsemble { host: String, origin: EnsembleOrigin, known: EnsembleOrigin },
     /// The call was sent, and no answer came within this time.
+    #[error("no answer within {} s", .0.as_secs())]
     NoAnswer(Duration),
-    /// The call was sent, and the server or the connection failed it.
-    Error(Error),
+    /// The call was sent, and its session ended, or its answer is invalid.
+    #[error("{0}")]
+    Lost(String),
+    /// The call was sent, and the server refused it.
+    #[error("ZooKeeper says \"{0}\"")]
+    Refused(ErrorCode),
+}
+
+impl ZooKeeperFailure {
+    /// Whether the session failed, so that another one may succeed.
+    pub(super) const fn is_about_the_session(&self) -> bool {
+        match self {
+            Self::NotSent | Self::NoAnswer(_) | Self::Lost(_) => true,
+            Self::Refused(code) => matches!(
+                code,
+                ErrorCode::ConnectionLoss
+                    | ErrorCode::OperationTimeout
+                    | ErrorCode::SessionExpired
+                    | ErrorCode::SessionMoved
+                    | ErrorCode::AuthFailed
+                    | ErrorCode::NotReadOnly
+                    | ErrorCode::Throttled
+            ),
+            Self::NoSession(_) | Self::AnotherEnsemble { .. } => false,
+        }
+    }
 }
 
 pub(super) fn store_error(
@@ -28,73 +61,63 @@ pub(super) fn store_error(
     effect: Effect,
     failure: &ZooKeeperFailure,
 ) -> StoreError {
-    let text = match failure {
-        ZooKeeperFailure::NoSession(why) => {
-            format!("{why}; check that ZooKeeper runs and is reachable from here")
-        }
-        ZooKeeperFailure::AnotherEnsemble { hosts, origin, known } => format!(
-            "at {hosts} is another ensemble than before, which would be a second store: its fence was {origin}, the one before was \
-             {known}. Name the servers of one ensemble. If the path was deleted or the ensemble replaced, recover the store \
-             (`snowmint store recover --help`) and restart the nodes"
-        ),
-        ZooKeeperFailure::NoAnswer(waited) => {
-            format!("no answer within {} s; check that a majority of the servers runs", waited.as_secs())
-        }
-        ZooKeeperFailure::Error(error) => format!("ZooKeeper client error \"{error}\"; {}", advice(error)),
-    };
-    StoreError::new(kind(effect, failure), operation, store, text)
-}
-
-/// Whether the session or its connection failed, so that another session may succeed.
-pub(super) fn is_about_the_session(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::ConnectionLoss
-            | Error::Timeout
-            | Error::SessionExpired
-            | Error::SessionMoved
-            | Error::ClientClosed
-            | Error::NoHosts
-            | Error::AuthFailed
-            | Error::NotReadOnly
-            | Error::Throttled
-            | Error::UnmarshalError { .. }
-            | Error::UnexpectedError(_)
-            | Error::Custom(_)
-    )
+    let advice = advice(failure).map_or_else(String::new, |advice| format!("; {advice}"));
+    StoreError::new(kind(effect, failure), operation, store, format!("{failure}{advice}"))
 }
 
 fn kind(effect: Effect, failure: &ZooKeeperFailure) -> StoreErrorKind {
     match failure {
-        ZooKeeperFailure::NoSession(_) => StoreErrorKind::Unavailable,
+        ZooKeeperFailure::NoSession(refusal) => refusal.kind,
+        ZooKeeperFailure::NotSent => StoreErrorKind::Unavailable,
         ZooKeeperFailure::AnotherEnsemble { .. } => StoreErrorKind::SplitBrain,
-        ZooKeeperFailure::NoAnswer(_) => effect.unanswered(),
-        ZooKeeperFailure::Error(error) => match error {
+        ZooKeeperFailure::NoAnswer(_) | ZooKeeperFailure::Lost(_) => effect.unanswered(),
+        ZooKeeperFailure::Refused(code) => match code {
             // With one of these, a server has refused the call.
-            Error::SessionMoved | Error::NotReadOnly | Error::Throttled => StoreErrorKind::Unavailable,
+            ErrorCode::SessionMoved | ErrorCode::NotReadOnly | ErrorCode::Throttled => {
+                StoreErrorKind::Unavailable
+            }
             // Reads write too, to the fence.
-            Error::NoAuth => StoreErrorKind::ReadOnly,
-            Error::QuotaExceeded => StoreErrorKind::Full,
-            Error::InvalidAcl
-            | Error::BadArguments(_)
-            | Error::NoNode
-            | Error::NodeExists
-            | Error::BadVersion
-            | Error::NoChildrenForEphemerals
-            | Error::MarshallingError
-            | Error::Unimplemented => StoreErrorKind::Other,
-            _ => effect.unanswered(),
+            ErrorCode::NoAuth => StoreErrorKind::ReadOnly,
+            ErrorCode::QuotaExceeded => StoreErrorKind::Full,
+            ErrorCode::InvalidAcl
+            | ErrorCode::BadArguments
+            | ErrorCode::NoNode
+            | ErrorCode::NodeExists
+            | ErrorCode::BadVersion
+            | ErrorCode::NoChildrenForEphemerals
+            | ErrorCode::MarshallingError
+            | ErrorCode::Unimplemented => StoreErrorKind::Other,
+            ErrorCode::ConnectionLoss
+            | ErrorCode::OperationTimeout
+            | ErrorCode::SessionExpired
+            | ErrorCode::AuthFailed
+            | ErrorCode::RequestTimeout
+            | ErrorCode::Other(_) => effect.unanswered(),
         },
     }
 }
 
-fn advice(error: &Error) -> &'static str {
-    match error {
-        Error::NoAuth => "use the user, with the password, that owns the path, or change its ACL",
-        Error::QuotaExceeded => "raise the quota of the path",
-        Error::InvalidAcl | Error::AuthFailed => "check user and password",
-        _ => "check that a majority of the ZooKeeper servers runs and is reachable from here",
-    }
+fn advice(failure: &ZooKeeperFailure) -> Option<&'static str> {
+    Some(match failure {
+        // The text of any other kind says what to do.
+        ZooKeeperFailure::NoSession(refusal) if refusal.kind != StoreErrorKind::Unavailable => return None,
+        ZooKeeperFailure::NoSession(_) => "check that ZooKeeper runs and is reachable from here",
+        ZooKeeperFailure::AnotherEnsemble { .. } => {
+            "name the servers of one ensemble; if the path was deleted or the ensemble replaced, recover the store \
+             (`snowmint store recover --help`) and restart the nodes"
+        }
+        ZooKeeperFailure::Refused(ErrorCode::NoAuth) => {
+            "use the user, with the password, that owns the path, or change its ACL"
+        }
+        ZooKeeperFailure::Refused(ErrorCode::QuotaExceeded) => "raise the quota of the path",
+        ZooKeeperFailure::Refused(ErrorCode::InvalidAcl | ErrorCode::AuthFailed) => "check user and password",
+        ZooKeeperFailure::NotSent
+        | ZooKeeperFailure::NoAnswer(_)
+        | ZooKeeperFailure::Lost(_)
+        | ZooKeeperFailure::Refused(_) => {
+            "check that a majority of the ZooKeeper servers runs and is reachable from here"
+        }
+    })
 }
 
 #[cfg(test)]
@@ -105,31 +128,26 @@ mod tests {
     #[test]
     fn what_no_server_refused_is_unknown() {
         let open = [
-            Error::ConnectionLoss,
-            Error::Timeout,
-            Error::SessionExpired,
-            Error::ClientClosed,
-            Error::UnexpectedError("?".to_owned()),
-            Error::UnexpectedErrorCode(-122),
+            ZooKeeperFailure::NoAnswer(Duration::ZERO),
+            ZooKeeperFailure::Lost("broken pipe".to_owned()),
+            ZooKeeperFailure::Refused(ErrorCode::ConnectionLoss),
+            ZooKeeperFailure::Refused(ErrorCode::OperationTimeout),
+            ZooKeeperFailure::Refused(ErrorCode::SessionExpired),
+            ZooKeeperFailure::Refused(ErrorCode::RequestTimeout),
+            ZooKeeperFailure::Refused(ErrorCode::Other(-1)),
         ];
-        for error in open {
-            let failure = ZooKeeperFailure::Error(error);
+        for failure in open {
             assert_eq!(kind(Effect::Writes, &failure), StoreErrorKind::OutcomeUnknown, "{failure:?}");
             assert_eq!(kind(Effect::Reads, &failure), StoreErrorKind::Unavailable, "{failure:?}");
         }
-        let kind = |effect, failure| kind(effect, &failure);
-        assert_eq!(
-            kind(Effect::Writes, ZooKeeperFailure::NoAnswer(Duration::ZERO)),
-            StoreErrorKind::OutcomeUnknown
-        );
-        assert_eq!(
-            kind(Effect::Writes, ZooKeeperFailure::NoSession(String::new())),
-            StoreErrorKind::Unavailable
-        );
-        assert_eq!(kind(Effect::Writes, ZooKeeperFailure::Error(Error::NoAuth)), StoreErrorKind::ReadOnly);
-        assert_eq!(
-            kind(Effect::Writes, ZooKeeperFailure::Error(Error::Throttled)),
-            StoreErrorKind::Unavailable
-        );
+        let unavailable = || HostRefusal::new(StoreErrorKind::Unavailable, "refused");
+        for (failure, wanted) in [
+            (ZooKeeperFailure::NoSession(unavailable()), StoreErrorKind::Unavailable),
+            (ZooKeeperFailure::NotSent, StoreErrorKind::Unavailable),
+            (ZooKeeperFailure::Refused(ErrorCode::NoAuth), StoreErrorKind::ReadOnly),
+            (ZooKeeperFailure::Refused(ErrorCode::Throttled), StoreErrorKind::Unavailable),
+        ] {
+            assert_eq!(kind(Effect::Writes, &failure), wanted, "{failure:?}");
+        }
     }
 }

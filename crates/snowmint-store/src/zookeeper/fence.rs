@@ -3,37 +3,51 @@
 
 use std::fmt;
 
-use zookeeper_client::{Client, CreateOptions, Error, Stat};
+use super::ANY_VERSION;
+use super::error::ZooKeeperFailure;
+use super::session::Session;
+use super::wire::{ErrorCode, Owner, Stat};
 
 /// The znode whose writes make later reads of the same session current. They also return the leader's time.
 #[derive(Clone)]
 pub(super) struct Fence {
-    pub(super) base: String,
     pub(super) path: String,
-    pub(super) options: CreateOptions<'static>,
+    pub(super) owner: Owner,
 }
 
 impl Fence {
-    pub(super) async fn pass(&self, client: &Client) -> Result<Stat, Error> {
-        match client.set_data(&self.path, b"", None).await {
-            Err(Error::NoNode) => self.create(client).await?,
-            passed => return passed,
+    pub(super) async fn pass(&self, session: &Session) -> Result<Stat, ZooKeeperFailure> {
+        match session.set_data(&self.path, b"", ANY_VERSION).await {
+            Err(ZooKeeperFailure::Refused(ErrorCode::NoNode)) => {
+                create_with_parents(session, &self.path, self.owner).await?;
+                session.set_data(&self.path, b"", ANY_VERSION).await
+            }
+            passed => passed,
         }
-        client.set_data(&self.path, b"", None).await
     }
+}
 
-    /// Creates it and its missing parents; other nodes may do the same at the same instant.
-    async fn create(&self, client: &Client) -> Result<(), Error> {
-        let mut created = client.create(&self.path, b"", &self.options).await;
-        if created == Err(Error::NoNode) {
-            client.mkdir(&self.base, &self.options).await?;
-            created = client.create(&self.path, b"", &self.options).await;
-        }
-        match created {
-            Ok(_) | Err(Error::NodeExists) => Ok(()),
-            Err(error) => Err(error),
+/// Creates an empty znode and its missing parents; other nodes may do the same at the same instant.
+pub(super) async fn create_with_parents(
+    session: &Session,
+    path: &str,
+    owner: Owner,
+) -> Result<(), ZooKeeperFailure> {
+    let mut missing = vec![path];
+    // From the deepest one on: a user may have no rights above the path.
+    while let Some(path) = missing.last() {
+        match session.create(path, b"", owner).await {
+            Ok(_) | Err(ZooKeeperFailure::Refused(ErrorCode::NodeExists)) => {
+                missing.pop();
+            }
+            Err(failure @ ZooKeeperFailure::Refused(ErrorCode::NoNode)) => match path.rsplit_once('/') {
+                Some((parent, _)) if !parent.is_empty() => missing.push(parent),
+                _ => return Err(failure),
+            },
+            Err(failure) => return Err(failure),
         }
     }
+    Ok(())
 }
 
 /// Where and when a fence was created. No two ensembles have the same.

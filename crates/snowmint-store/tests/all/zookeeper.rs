@@ -1,14 +1,16 @@
 //! The ZooKeeper store against real servers: the suite, crashes, an ensemble whose leader fails, a lagging
-//! server, a bad network, sessions that expire, and logins.
+//! server, a bad network, sessions that expire, logins and TLS; and against servers that do not follow the
+//! protocol.
 
-use std::sync::Arc;
+mod bad_servers;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use snowmint_store::{Expected, OpenError, Store, StoreErrorKind, Swap, ZooKeeperStore, conformance};
-use snowmint_test_servers::{Proxy, ZooKeeper, ZooKeeperEnsemble};
+use snowmint_test_servers::{Certificates, Proxy, ZooKeeper, ZooKeeperCli, ZooKeeperEnsemble};
 use tokio::time::{Instant, sleep};
-use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::support::traffic;
 use crate::support::traffic::{
@@ -83,7 +85,7 @@ async fn it_keeps_the_contract_on_an_ensemble() {
     conformance::run(opened).await.unwrap();
 }
 
-/// Goal: records are where the docs say, so that an operator finds them. Method: another client.
+/// Goal: records are where the docs say, so that an operator finds them. Method: ZooKeeper's own client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_are_plain_znodes() {
     let server = ZooKeeper::start();
@@ -92,17 +94,20 @@ async fn records_are_plain_znodes() {
     let schema = snowmint_store::schema("zookeeper://h/team/ids").unwrap();
     assert!(schema.contains("\n/team/ids/,fence "), "{schema}");
     let record = put(&*store, "workers/a/1", b"ours").await;
-    let client = Client::connect(&server.address().to_string()).await.unwrap();
-    let (value, stat) = client.get_data("/team/ids/workers,a/1").await.unwrap();
-    assert_eq!((&*value, stat.mzxid.cast_unsigned()), (&b"ours"[..], record.revision.0));
+    let mut cli = ZooKeeperCli::connect(server.address());
+    let found = cli.run("get -s /team/ids/workers,a/1");
+    assert!(found.lines().any(|it| it == "ours"), "{found}");
+    assert_eq!(transaction(&found), Some(record.revision.0));
 
     // Znodes of another program are reported.
-    client.set_data("/team/ids/workers,a/1", b"theirs", None).await.unwrap();
+    cli.run("set /team/ids/workers,a/1 theirs");
     let swap = store.compare_and_set(&key("workers/a/1"), Expected::Revision(record.revision), b"lost").await;
     assert_eq!(swap.unwrap(), Swap::Conflict);
-    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-    client.create("/team/ids/workers,a/what is this?", b"", &options).await.unwrap();
-    assert_eq!(store.list("workers/").await.unwrap().len(), 1);
+    cli.run("create '/team/ids/workers,a/what is this?'");
+    // Without a value.
+    cli.run("create /team/ids/workers,a/2");
+    assert_eq!(store.load(&key("workers/a/2")).await.unwrap().unwrap().value, b"");
+    assert_eq!(store.list("workers/").await.unwrap().len(), 2);
     let skipped = store.skipped();
     assert!(
         matches!(&skipped[..], [it] if it.contains("what is this?") && it.contains("not a Snowmint key")),
@@ -111,20 +116,30 @@ async fn records_are_plain_znodes() {
     assert!(store.list("other/").await.unwrap().is_empty());
 }
 
+/// Returns the transaction that last wrote a znode, from the output of `get -s`.
+fn transaction(found: &str) -> Option<u64> {
+    let number = found.lines().find_map(|line| line.strip_prefix("mZxid = 0x"))?;
+    u64::from_str_radix(number, 16).ok()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_of_other_programs_are_skipped_and_told() {
     let server = ZooKeeper::start();
     let url = url(&server);
-    let client = Client::connect(&server.address().to_string()).await.unwrap();
-    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let cli = Mutex::new(ZooKeeperCli::connect(server.address()));
     let put = async |name: &[u8]| {
         // The names of znodes are text without control characters.
-        let Some((folder, child)) = str::from_utf8(name).ok().and_then(|it| it.rsplit_once('/')) else {
+        let Some((folder, child)) = str::from_utf8(name)
+            .ok()
+            .filter(|it| !it.contains(char::is_control))
+            .and_then(|it| it.rsplit_once('/'))
+        else {
             return false;
         };
         let folder = format!("/snowmint/{}", folder.replace('/', ","));
-        let _ = client.create(&folder, b"", &options).await;
-        client.create(&format!("{folder}/{child}"), b"", &options).await.is_ok()
+        let mut cli = cli.lock().unwrap();
+        cli.run(&format!("create '{folder}'"));
+        cli.run(&format!("create '{folder}/{child}'")).contains("Created")
     };
     conformance::skips_foreign_names(async || open(&url).await, put).await.unwrap();
 }
@@ -224,7 +239,8 @@ async fn a_server_that_is_behind_is_not_believed() {
         let others: Vec<String> =
             (0..3).filter(|it| *it != nth).map(|it| addresses[it].to_string()).collect();
         let behind = open(&format!("zookeeper://{}", addresses[nth])).await;
-        let naive = Client::connect(&addresses[nth].to_string()).await.unwrap();
+        let mut naive = ZooKeeperCli::connect(addresses[nth]);
+        naive.run("version");
         let writer = open(&format!("zookeeper://{}", others.join(","))).await;
         load_again(&*writer, "a").await;
         load_again(&*behind, "a").await;
@@ -240,12 +256,10 @@ async fn a_server_that_is_behind_is_not_believed() {
             assert!(started.elapsed() < Duration::from_secs(30), "the rest of the ensemble does not write");
         }
         let name = key("a");
-        let (loaded, unsafe_read) = tokio::join!(behind.load(&name), async {
-            ensemble.nodes()[nth].resume();
-            naive.get_data("/snowmint/,/a").await
-        });
-        if let Ok((_, stat)) = unsafe_read {
-            naive_was_stale += u32::from(Some(stat.mzxid.cast_unsigned()) < written.map(|it| it.0));
+        naive.send("get -s /snowmint/,/a");
+        let (loaded, ()) = tokio::join!(behind.load(&name), async { ensemble.nodes()[nth].resume() });
+        if let Some(read) = transaction(&naive.answer()) {
+            naive_was_stale += u32::from(Some(read) < written.map(|it| it.0));
         }
         if let Ok(found) = loaded {
             answered += 1;
@@ -332,4 +346,106 @@ async fn what_belongs_to_a_user_is_closed_to_others() {
     }
     let again = ZooKeeperStore::open(&format!("zookeeper://snow:s%2Fe%40cret@{host}/ids")).await.unwrap();
     put(&again, "a", b"2").await;
+}
+
+/// Goal: TLS protects both sides, and each mistake gets the advice that corrects it. Method: servers that want a
+/// client certificate, do not, and have no TLS.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tls_is_checked_on_both_sides() {
+    use StoreErrorKind::{Other, Unavailable};
+    let (certificates, others) = (Certificates::make(), Certificates::make());
+    let (ca, other_ca) = (certificates.authority().display(), others.authority().display());
+    let (cert, key_file) = (certificates.client_certificate().display(), certificates.client_key().display());
+    let strict = ZooKeeper::with_tls(&certificates, &["ssl.clientAuth=need"]);
+    let lax = ZooKeeper::with_tls(&certificates, &["ssl.clientAuth=none"]);
+    let plain = ZooKeeper::start();
+    for url in [
+        format!("zookeepers://{}?ca={ca}&cert={cert}&key={key_file}", strict.secure_address()),
+        format!("zookeepers://snow:secret@localhost:{}?ca={ca}", lax.secure_address().port()),
+    ] {
+        let store = open(&url).await;
+        // An answer of several records of TLS.
+        let value = vec![7; 60 * 1024];
+        let record = put(&*store, "a", &value).await;
+        assert_eq!(store.load(&key("a")).await.unwrap(), Some(record));
+        assert!(store.describe().starts_with("zookeepers://"), "{}", store.describe());
+    }
+    for (url, why, kind, says) in [
+        (format!("zookeeper://{}", lax.secure_address()), "no TLS", Unavailable, "only TLS (zookeepers://)"),
+        (
+            format!("zookeepers://{}?ca={other_ca}", lax.secure_address()),
+            "another authority",
+            Other,
+            "name its file with ca=",
+        ),
+        (
+            format!("zookeepers://{}?ca={ca}", strict.secure_address()),
+            "no client certificate",
+            Unavailable,
+            "requires a client certificate (cert= and key=)",
+        ),
+        (
+            format!("zookeepers://{}?ca={ca}", plain.address()),
+            "TLS to a server without",
+            Unavailable,
+            "accepts none (zookeeper://)",
+        ),
+    ] {
+        let started = Instant::now();
+        let error = ZooKeeperStore::open(&url).await.expect_err(why);
+        println!("{why}: {error}");
+        assert!(matches!(&error, OpenError::Store(it) if it.kind() == kind), "{why}: {error}");
+        assert!(error.to_string().contains(says), "{why}: {error}");
+        assert!(started.elapsed() < traffic::LONGEST_CALL, "{why}: {:?}", started.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn it_keeps_the_contract_over_tls() {
+    let certificates = Certificates::make();
+    let server = ZooKeeper::with_tls(&certificates, &["ssl.clientAuth=none"]);
+    let url = format!("zookeepers://{}?ca={}", server.secure_address(), certificates.authority().display());
+    conformance::run(async || open(&url).await).await.unwrap();
+}
+
+/// Goal: the outcome of a write is unknown if the server dies before it answers, and the call ends at once.
+/// Method: a proxy that withholds the answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_whose_server_dies_is_in_doubt() {
+    let server = ZooKeeper::start();
+    let proxy = Proxy::start(server.address());
+    let store = open(&format!("zookeeper://{}", proxy.address())).await;
+    let direct = open(&url(&server)).await;
+    put(&*store, "folder/a", b"1").await;
+    proxy.lose_answers(true);
+    let name = key("folder/b");
+    let (written, ()) = tokio::join!(store.compare_and_set(&name, Expected::Absent, b"2"), async {
+        while direct.load(&name).await.unwrap().is_none() {}
+        server.kill9();
+    });
+    let error = written.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
+    // It did not wait for its own limit.
+    assert!(!error.to_string().contains("no answer"), "{error}");
+    proxy.lose_answers(false);
+    server.restart();
+    assert_eq!(load_again(&*store, "folder/b").await.map(|it| it.value), Some(b"2".to_vec()));
+}
+
+/// Goal: a URL may name servers that are down or unresponsive. Method: one of four hosts answers, one refuses
+/// connections, and two accept them and never answer; a session beginning with each of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_of_four_is_enough() {
+    let (server, down) = (ZooKeeper::start(), ZooKeeper::start());
+    let proxy = Proxy::start(server.address());
+    down.kill9();
+    let silent = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (one, other) = (silent(), silent());
+    let [one, other] = [&one, &other].map(|it| it.local_addr().unwrap());
+    let hosts = format!("{one},{other},{},{}", down.address(), proxy.address());
+    let store = open(&format!("zookeeper://{hosts}")).await;
+    for _ in 0..4 {
+        proxy.cut();
+        store.load(&key("a")).await.unwrap();
+    }
 }
