@@ -70,6 +70,7 @@ targets! {
     texts "../fuzz_targets/texts.rs",
     thrift "../fuzz_targets/thrift.rs",
     tokens "../fuzz_targets/tokens.rs",
+    zookeeper "../fuzz_targets/zookeeper.rs",
 }
 
 #[cfg(test)]
