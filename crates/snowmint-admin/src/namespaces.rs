@@ -9,8 +9,7 @@ mod details;
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
-use serde::de::{self, Deserializer, Visitor};
-use serde::{Deserialize, Serialize, forward_to_deserialize_any};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use snowmint::utc::Utc;
 use snowmint::{Clock as _, Layout, WallClock};
@@ -19,7 +18,7 @@ use snowmint_cluster::audit::Action;
 use snowmint_cluster::namespace::registry::{self, IfDropped, Listed, Required, Room};
 use snowmint_cluster::namespace::{
     ChangeError, CounterSource, Definition, DefinitionError, Fields, Logins, NamespaceError, NamespaceRecord,
-    NumberSource, Scheme, ServedBy,
+    NumberSource, Scheme, ServedBy, Setting, SettingKind,
 };
 use snowmint_cluster::segment::{Mode, Period, SegmentConfig, Stripe};
 use snowmint_store::{Key, Store, Versioned};
@@ -34,14 +33,10 @@ pub type Settings = Map<String, Value>;
 
 const SCHEME: &str = "scheme";
 const LAYOUT: &str = "layout";
-pub(crate) const SOURCES: &str = "sources";
+/// The setting of other counters.
+pub const SOURCES: &str = "sources";
 /// The prefix of the keys of counters.
 const COUNTERS: &str = "segments/";
-/// Settings that only a new namespace can have, besides its scheme.
-const FIXED: [&str; 6] = [LAYOUT, "stripe", SOURCES, "reset", "hide", "hide_check"];
-/// The settings of segments.
-const OF_SEGMENT: [&str; 8] =
-    ["stripe", SOURCES, "reset", "mode", "start", "maximum", "size_min", "size_max"];
 
 /// Which nodes serve a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -456,29 +451,44 @@ fn definition_to_add(
     if settings.contains_key(SCHEME) {
         return define(settings);
     }
-    match before {
-        Some(before) if !FIXED.iter().any(|fixed| settings.contains_key(*fixed)) => {
-            changed(name, &settings, &before.definition)
+    let of = |kind| Fields::SETTINGS.iter().filter(move |setting| setting.kind == kind);
+    let is_given = |setting: &Setting| settings.contains_key(setting.name);
+    let why = match before {
+        Some(before) if !of(SettingKind::Fixed).any(is_given) => {
+            return changed(name, &settings, &before.definition);
         }
         Some(_) => {
-            let why = format!(
-                "missing: `stripe`, `sources`, `reset` and `hide` define a new namespace; add `scheme`, or omit them to resume {name} as \
-                 it was"
-            );
-            Err(AdminError::setting(SCHEME, why))
+            // A layout would have implied the scheme.
+            let defining = of(SettingKind::Fixed).filter(|it| ![SCHEME, LAYOUT].contains(&it.name));
+            let defining = in_words(defining);
+            format!(
+                "missing: {defining} define a new namespace; add `scheme`, or omit them to resume {name} as it was"
+            )
         }
         None => {
-            let segment = if OF_SEGMENT.iter().any(|setting| settings.contains_key(*setting)) {
-                "; `stripe`, `sources`, `reset`, `mode`, `start`, `maximum`, `size_min` and `size_max` belong to segment"
-            } else {
-                ""
+            let of_segment = || {
+                let all = of(SettingKind::Fixed).chain(of(SettingKind::Changeable));
+                all.filter(|setting| setting.scheme == Some("segment"))
             };
-            let why = format!(
+            let segment = if of_segment().any(is_given) {
+                format!("; {} belong to segment", in_words(of_segment()))
+            } else {
+                String::new()
+            };
+            format!(
                 "missing for the new namespace {name}: expected snowflake, segment, uuid7, uuid4, ulid or objectid{segment}"
-            );
-            Err(AdminError::setting(SCHEME, why))
+            )
         }
-    }
+    };
+    Err(AdminError::setting(SCHEME, why))
+}
+
+/// Returns the settings in words: "`a`, `b` and `c`", without those that have no flag.
+fn in_words<'a>(settings: impl Iterator<Item = &'a Setting>) -> String {
+    let shown = settings.filter(|setting| setting.value_name.is_some());
+    let mut names: Vec<_> = shown.map(|setting| format!("`{}`", setting.name)).collect();
+    let last = names.pop().unwrap_or_default();
+    format!("{} and {last}", names.join(", "))
 }
 
 /// Returns the definition of a namespace with some settings changed. The scheme is fixed: another scheme, or
@@ -521,7 +531,7 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
             let mut one = Settings::from_iter([(SCHEME.to_owned(), Value::from("segment"))]);
             one.insert(name.clone(), value.clone());
             let invalid = Fields::deserialize(Value::Object(one)).err()?;
-            Some((known().iter().copied().find(|known| known == name)?, invalid))
+            Some((known().find(|known| known == name)?, invalid))
         };
         match settings.iter().find_map(is_invalid) {
             Some((setting, error)) => AdminError::setting(setting, error),
@@ -533,37 +543,9 @@ fn define(mut settings: Settings) -> Result<Definition, AdminError> {
     Ok(fields.define(&Layout::TWITTER)?)
 }
 
-/// Returns the names of the settings that a namespace may have: those of the fields of [`Fields`].
-fn known() -> &'static [&'static str] {
-    /// Reads nothing: it fails once it knows the names.
-    struct FieldNames<'a>(&'a mut &'static [&'static str]);
-
-    impl<'de> Deserializer<'de> for FieldNames<'_> {
-        type Error = de::value::Error;
-
-        fn deserialize_struct<V: Visitor<'de>>(
-            self,
-            _: &'static str,
-            fields: &'static [&'static str],
-            visitor: V,
-        ) -> Result<V::Value, Self::Error> {
-            *self.0 = fields;
-            self.deserialize_any(visitor)
-        }
-
-        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
-            Err(de::Error::custom("only the names"))
-        }
-
-        forward_to_deserialize_any! {
-            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
-            newtype_struct seq tuple tuple_struct map enum identifier ignored_any
-        }
-    }
-
-    let mut names: &[&str] = &[];
-    let _ = Fields::deserialize(FieldNames(&mut names));
-    names
+/// Returns the names of the settings that a namespace may have.
+fn known<'a>() -> impl Iterator<Item = &'a str> {
+    Fields::SETTINGS.iter().map(|setting| setting.name)
 }
 
 /// Checks that every setting is known, or one of `others`.
@@ -572,11 +554,11 @@ fn known() -> &'static [&'static str] {
 ///
 /// [`AdminError::Request`] suggests the nearest name.
 pub fn check_names(settings: &Settings, others: &[&str]) -> Result<(), AdminError> {
-    let is_known = |name: &str| known().contains(&name) || others.contains(&name);
+    let is_known = |name: &str| known().chain(others.iter().copied()).any(|known| known == name);
     match settings.keys().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(unknown) => {
-            let known = known().iter().chain(others).copied();
+            let known = known().chain(others.iter().copied());
             Err(AdminError::Request(unknown_name("setting", unknown, known)))
         }
     }
@@ -1066,36 +1048,6 @@ mod tests {
         assert_eq!(same.namespace.settings.unwrap().maximum, Some(80));
         let missing = set_to(&store, "m", r#"{"maximum":3}"#).await.unwrap_err();
         assert_eq!(missing.kind().status().0, "unknown-namespace");
-    }
-
-    /// Goal: every setting is known. Method: a value with every field, which no longer compiles if a field is
-    /// added.
-    #[test]
-    fn every_setting_is_known() {
-        let all = Fields {
-            scheme: "segment".to_owned(),
-            layout: Some(Layout::TWITTER),
-            rule: "reject".parse().ok(),
-            sequence_start: "zero".parse().ok(),
-            mode: Some(Mode::Cached),
-            stripe: "1/2".parse().ok(),
-            sources: Some(Vec::new()),
-            start: Some(1),
-            maximum: Some(9),
-            reset: "daily".parse().ok(),
-            size_min: Some(1),
-            size_max: Some(2),
-            series: Some(1),
-            text: "{number}".parse().ok(),
-            time_zone: "Asia/Shanghai".parse().ok(),
-            hide: "public".parse().ok(),
-            hide_check: "0011223344556677".parse().ok(),
-            description: Some("orders".to_owned()),
-            owner: Some("team-web".to_owned()),
-        };
-        let Value::Object(all) = serde_json::to_value(all).unwrap() else { panic!("no object") };
-        check_names(&all, &[]).unwrap();
-        assert_eq!(all.len(), known().len());
     }
 
     /// Goal: a key that hides the ids of another namespace too is reported, whatever its name. Method:

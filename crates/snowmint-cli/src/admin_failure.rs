@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 use snowmint_admin::AdminError;
+use snowmint_cluster::namespace::{Fields, Setting};
 
 use crate::error::{Failure, report};
 
@@ -15,21 +16,6 @@ const FLAGS: [(&str, &str); 6] = [
     ("pool", "--pool"),
     ("start_over", "--start-over"),
 ];
-/// Settings of a namespace that messages name in backticks, and their flags.
-const SETTINGS: [(&str, &str); 11] = [
-    ("hide", "--hide"),
-    ("maximum", "--maximum"),
-    ("mode", "--mode"),
-    ("reset", "--reset"),
-    ("scheme", "--scheme"),
-    ("size_max", "--size-max"),
-    ("size_min", "--size-min"),
-    ("sources", "--source"),
-    ("start", "--start"),
-    ("stripe", "--stripe"),
-    ("time_zone", "--time-zone"),
-];
-
 /// Why an operation failed: the problem document of a node, or what it would be for an operation on a store.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AdminProblem {
@@ -58,9 +44,9 @@ impl AdminProblem {
         let (detail, setting) = (&*self.detail, self.setting.as_deref());
         let text = match setting.and_then(|setting| Some((setting, detail.strip_prefix(setting)?))) {
             Some((setting, why)) => {
-                let known = FLAGS.iter().chain(&SETTINGS).find(|(name, _)| *name == setting);
+                let known = FLAGS.iter().find(|(name, _)| *name == setting);
                 let flag = known.and_then(|(_, flag)| flag.split(' ').next()).map(ToOwned::to_owned);
-                let flag = flag.unwrap_or_else(|| format!("--{}", setting.replace('_', "-")));
+                let flag = flag.unwrap_or_else(|| format!("--{}", flag_of(setting)));
                 format!("{flag}{}", in_flags(why, Some(setting)))
             }
             None => in_flags(detail, None),
@@ -91,14 +77,22 @@ impl From<AdminError> for Failure {
     }
 }
 
+/// Returns the flag of a request field without the dashes in front.
+fn flag_of(field: &str) -> String {
+    let setting = Fields::SETTINGS.iter().find(|setting| setting.name == field);
+    setting.map_or_else(|| field.replace('_', "-"), Setting::flag)
+}
+
 /// Returns a text with flags instead of the fields that it names in backticks, and instead of settings if it
 /// is about one.
 fn in_flags(text: &str, setting: Option<&str>) -> String {
-    let settings = if setting.is_some() { &SETTINGS[..] } else { &[] };
-    FLAGS
-        .iter()
+    let settings = if setting.is_some() { Fields::SETTINGS } else { &[] };
+    let settings = settings.iter().filter(|setting| setting.value_name.is_some());
+    let settings = settings.map(|setting| (setting.name, format!("--{}", setting.flag())));
+    let fields = FLAGS.iter().map(|(name, flag)| (*name, (*flag).to_owned()));
+    fields
         .chain(settings)
-        .fold(text.to_owned(), |text, (name, flag)| text.replace(&format!("`{name}`"), flag))
+        .fold(text.to_owned(), |text, (name, flag)| text.replace(&format!("`{name}`"), &flag))
 }
 
 /// Reports the warnings of an operation.

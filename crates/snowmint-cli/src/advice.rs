@@ -5,14 +5,15 @@ use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use snowmint_admin::url_without_credentials::without_credentials;
 use snowmint_cluster::NamespaceName;
+use snowmint_cluster::namespace::{Setting, SettingKind};
 
+use crate::ns::settings_of;
 use crate::numbers::whole;
 use crate::{Cli, argv};
 
-/// Names of `ns set`, and the flags of `ns add` whose settings it cannot change.
+/// The names of `ns set`.
 const NS: [&str; 3] = ["ns", "namespace", "namespaces"];
 const SET: [&str; 4] = ["set", "update", "change", "edit"];
-const FIXED: [&str; 5] = ["--scheme", "--layout", "--stripe", "--reset", "--hide"];
 /// The names of `new`.
 const NEW: [&str; 5] = ["new", "generate", "gen", "next", "mint"];
 /// Beginnings of the URLs of nodes.
@@ -30,11 +31,11 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
         return on_value(command, word);
     }
     let sets = NS.contains(&command.as_str()) && words.iter().any(|word| SET.contains(&word.as_str()));
-    let flag = FIXED.iter().find(|fixed| sets && **fixed == word)?;
-    let setting = &flag[2..];
+    let mut fixed = settings_of(SettingKind::Fixed).map(Setting::flag);
+    let setting = fixed.find(|fixed| sets && word.strip_prefix("--") == Some(fixed))?;
     Some(format!(
-        "unknown flag {flag}: the {setting} of a namespace is fixed, because a change could produce duplicates; add a \
-         namespace of another name with it (`snowmint ns add NAME {flag} ...`)"
+        "unknown flag --{setting}: the {setting} of a namespace is fixed, because a change could produce duplicates; add a \
+         namespace of another name with it (`snowmint ns add NAME --{setting} ...`)"
     ))
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use snowmint::Layout;
 use snowmint::error::Snippet;
-use snowmint_admin::namespaces::{self, Addition};
+use snowmint_admin::namespaces::{self, Addition, SOURCES, Settings};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
 use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
@@ -19,7 +19,6 @@ use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Surveyed};
 
 use self::renames::{Rename, Renames};
 use crate::error::{Failure, report};
-use crate::ns::settings;
 use crate::open_store::{StoreArgs, without_credentials};
 use crate::output::{Output, thousands};
 use crate::runtime;
@@ -420,10 +419,10 @@ async fn apply_side_by_side(
     mark_existing(store, rows).await?;
     for row in rows.iter_mut().filter(|row| row.state == "new") {
         let Some((name, _)) = &row.plan else { continue };
-        let fields =
-            Fields { scheme: "segment".to_owned(), sources: Some(row.sources.clone()), ..Fields::default() };
-        let addition =
-            Addition { settings: settings(&fields)?, required: Required::Absent, ..Addition::default() };
+        let sources = serde_json::to_value(&row.sources).map_err(Failure::runtime)?;
+        let settings =
+            Settings::from_iter([("scheme".to_owned(), "segment".into()), (SOURCES.to_owned(), sources)]);
+        let addition = Addition { settings, required: Required::Absent, ..Addition::default() };
         let added = namespaces::add(store, &args.author.author(), name, &addition, |_| true).await?;
         for warning in added.warnings {
             report("warning", &warning);

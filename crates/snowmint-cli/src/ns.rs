@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use serde_json::Value;
-use snowmint::{Layout, Rule, Start};
-use snowmint_admin::namespaces::{Addition, Change, Changed, NamespaceView, Namespaces, Settings, StartOver};
+use snowmint_admin::namespaces::{
+    Addition, Change, Changed, NamespaceView, Namespaces, SOURCES, Settings, StartOver,
+};
 use snowmint_admin::operations::{AddNamespace, DropNamespace, ListNamespaces, SetNamespace};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::namespace::registry::Required;
-use snowmint_cluster::namespace::{CounterSource, Fields, HideKeyName, TextForm, TimeZone};
-use snowmint_cluster::segment::{Mode, Reset, Stripe};
+use snowmint_cluster::namespace::{CounterSource, Fields, HideKeyNameError, Setting, SettingKind};
 
 use crate::admin_failure::warn;
 use crate::error::Failure;
@@ -153,9 +154,12 @@ enum NsAction {
         /// Name of the namespace: 1 to 64 letters, digits, `.`, `_`, `-` or `:`
         name: NamespaceName,
         #[command(flatten)]
-        pinned: Box<Pinned>,
+        fixed: FixedFlags,
+        /// File of hide keys; the store gets a check value of the key, never the key
+        #[arg(long, value_name = "FILE", env = "SNOWMINT_HIDE_KEYS_FILE")]
+        hide_keys_file: Option<PathBuf>,
         #[command(flatten)]
-        changeable: Box<Changeable>,
+        changeable: ChangeableFlags,
         /// Restart a dropped namespace from the beginning: it repeats earlier ids. First stop every node that
         /// has not seen the drop: a node that cannot reach the store continues to give the old numbers
         #[arg(long)]
@@ -174,7 +178,7 @@ enum NsAction {
         /// Name of the namespace
         name: NamespaceName,
         #[command(flatten)]
-        changeable: Box<Changeable>,
+        changeable: ChangeableFlags,
         /// Remove the text form: write plain numbers, or the text of the scheme
         #[arg(long, conflicts_with = "text")]
         plain: bool,
@@ -183,10 +187,8 @@ enum NsAction {
         #[arg(
             long = "source",
             value_name = "SOURCE",
-            conflicts_with_all = [
-                "text", "plain", "time_zone", "rule", "sequence_start", "mode", "start", "maximum", "size_min", "size_max",
-                "description", "owner"
-            ]
+            conflicts_with = "plain",
+            conflicts_with_all = settings_of(SettingKind::Changeable).map(|setting| setting.name)
         )]
         sources: Vec<String>,
         /// Highest number that the old server of a source can have given, if it is stopped for good: the new
@@ -235,8 +237,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 async fn act(args: &Args) -> Result<(), Failure> {
     let target = args.target.open_as(&args.author)?;
     match &args.action {
-        NsAction::Add { name, pinned, changeable, start_over, nodes } => {
-            let settings = settings(&changeable.over(pinned.fields()?))?;
+        NsAction::Add { name, fixed, hide_keys_file, changeable, start_over, nodes } => {
+            let mut settings: Settings = fixed.0.clone().into_iter().chain(changeable.0.clone()).collect();
+            if let Some(Value::Array(given)) = settings.get(SOURCES) {
+                let sources = read_sources(given.iter().filter_map(Value::as_str))?;
+                settings.insert(SOURCES.to_owned(), sources);
+            }
+            if let (Some(Value::String(key)), Some(file)) = (settings.get("hide"), hide_keys_file) {
+                let key = key.parse().map_err(|error: HideKeyNameError| Failure::flag("--hide", error))?;
+                let check = hide_key::read(file)?.check_value(&key);
+                let check = check.map_err(|error| Failure::flag("--hide", error))?;
+                settings.insert("hide_check".to_owned(), check.to_string().into());
+            }
             let start_over = start_over.then(|| StartOver { nodes: nodes.clone() });
             let logins = flag_values::logins(&args.logins)?;
             let addition = Addition { settings, start_over, logins, ..Addition::default() };
@@ -263,156 +275,93 @@ async fn act(args: &Args) -> Result<(), Failure> {
 }
 
 fn changed(
-    changeable: &Changeable,
+    changeable: &ChangeableFlags,
     plain: bool,
     sources: &[String],
     above: Option<u64>,
 ) -> Result<Change, Failure> {
-    let pinned = Pinned { sources: sources.to_vec(), ..Pinned::default() };
-    let mut settings = settings(&changeable.over(pinned.fields()?))?;
+    let mut settings = changeable.0.clone();
     if plain {
         settings.insert("text".to_owned(), Value::Null);
     }
+    if !sources.is_empty() {
+        settings.insert(SOURCES.to_owned(), read_sources(sources.iter().map(String::as_str))?);
+    }
     if settings.is_empty() {
-        return Err(Failure::usage(
-            "nothing to change: expected --text, --plain, --time-zone, --rule, --sequence-start, --mode, --start, \
-             --maximum, --size-min, --size-max, --description, --owner or --source",
-        ));
+        let flag = |setting: &Setting| format!("--{}", setting.flag());
+        let mut flags: Vec<_> = settings_of(SettingKind::Changeable).map(flag).collect();
+        // Beside --text.
+        flags.insert(1, "--plain".to_owned());
+        let flags = flags.join(", ");
+        return Err(Failure::usage(format!("nothing to change: expected {flags} or --source")));
     }
     Ok(Change { settings, above, ..Change::default() })
 }
 
-/// The settings of a namespace that can change: flags of `add` and `set`.
-#[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Settings that can change")]
-struct Changeable {
-    /// Write ids in this form: literal text around {number}, {number:6}, {hex}, {base32}, {base36}, {base58},
-    /// {base62}, {alphabet=CHARS}, or {id} (of uuid7, uuid4, ulid, objectid), with {date}, {yyyy}, {mm}, {dd}
-    #[arg(long, value_name = "TEMPLATE")]
-    text: Option<TextForm>,
-    /// Time zone of {date} in --text and of --reset: a name such as Asia/Shanghai, from the time zone
-    /// database of the system (package tzdata), or UTC, the default
-    #[arg(long, value_name = "ZONE", alias = "timezone")]
-    time_zone: Option<TimeZone>,
-    /// Rule for a clock that goes back (snowflake); default: the rule of the service
-    #[arg(long, value_name = "RULE")]
-    rule: Option<Rule>,
-    /// Start of the sequence in each new tick (snowflake): zero, random, random(N) or rolling (see `snowmint
-    /// serve --help`). With zero, rare ids are even. Default: the start of the service
-    #[arg(long, value_name = "START")]
-    sequence_start: Option<Start>,
-    /// Mode (segment): cached (from memory: fast, increasing on each node) or direct (from the store each
-    /// time: increasing over all nodes)
-    #[arg(long, value_name = "MODE")]
-    mode: Option<Mode>,
-    /// Smallest number (segment); raises a counter below it
-    #[arg(long, value_name = "N", value_parser = flag_values::number, allow_negative_numbers = true)]
-    start: Option<u64>,
-    /// Largest number (segment)
-    #[arg(long, value_name = "N", value_parser = flag_values::number, allow_negative_numbers = true)]
-    maximum: Option<u64>,
-    /// Smallest and first size of a reservation (segment)
-    #[arg(long, value_name = "N", value_parser = flag_values::number, allow_negative_numbers = true)]
-    size_min: Option<u64>,
-    /// Largest size of a reservation (segment)
-    #[arg(long, value_name = "N", value_parser = flag_values::number, allow_negative_numbers = true)]
-    size_max: Option<u64>,
-    /// What the namespace is for, at most 256 characters; an empty text removes it
-    #[arg(long, value_name = "TEXT")]
-    description: Option<String>,
-    /// Team or person to ask, at most 128 characters; an empty text removes it
-    #[arg(long, value_name = "TEXT")]
-    owner: Option<String>,
+/// Returns sources as JSON. They are parsed here and not by the flag: a flag's error would repeat a password.
+fn read_sources<'a>(sources: impl Iterator<Item = &'a str>) -> Result<Value, Failure> {
+    let sources: Result<Vec<CounterSource>, _> = sources.map(str::parse).collect();
+    serde_json::to_value(sources.map_err(|error| Failure::flag("--source", error))?).map_err(Failure::runtime)
 }
 
-/// The settings of a namespace that are fixed once it exists.
-#[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Settings that are fixed")]
-struct Pinned {
-    /// Scheme: snowflake (implied by --layout), segment, uuid7, uuid4, ulid or objectid
-    #[arg(long, value_name = "SCHEME")]
-    scheme: Option<String>,
-    /// Layout (snowflake): a name (see `snowmint layouts`) or its fields (see `snowmint layout --help`)
-    #[arg(long, value_name = "SPEC|NAME")]
-    layout: Option<Layout>,
-    /// Stripe (segment, in the store of the service): only numbers that are I modulo N, such as 1/2
-    #[arg(long, value_name = "I/N")]
-    stripe: Option<Stripe>,
-    /// Source of numbers (segment) instead of the store of the service: a stripe and the URL of a store, or
-    /// the URL of a counter of another system, without a password (login=NAME names a login of each node);
-    /// once for each source
-    #[arg(long = "source", value_name = "SOURCE")]
-    sources: Vec<String>,
-    /// Reset period (segment): daily, monthly or yearly, in the time zone. The text form must contain the
-    /// date
-    #[arg(long, value_name = "PERIOD")]
-    reset: Option<Reset>,
-    /// Name of the key that hides the ids (snowflake, segment; see `snowmint hide-key --help`): they reveal
-    /// neither time nor count, and are in no order. Fixed for good
-    #[arg(long, value_name = "KEY", requires = "hide_keys_file")]
-    hide: Option<HideKeyName>,
-    /// File of hide keys; the store gets a check value of the key, never the key
-    #[arg(long, value_name = "FILE", env = "SNOWMINT_HIDE_KEYS_FILE")]
-    hide_keys_file: Option<PathBuf>,
+/// Flags of the settings that only a new namespace can have, and of those that can change.
+type FixedFlags = SettingFlags<true>;
+type ChangeableFlags = SettingFlags<false>;
+
+/// The settings of a namespace that were given in flags: those of one kind in [`Fields::SETTINGS`].
+#[derive(Debug)]
+struct SettingFlags<const FIXED: bool>(Settings);
+
+impl<const FIXED: bool> SettingFlags<FIXED> {
+    const KIND: SettingKind = if FIXED { SettingKind::Fixed } else { SettingKind::Changeable };
 }
 
-impl Pinned {
-    /// Returns these settings.
-    fn fields(&self) -> Result<Fields, Failure> {
-        // Parsed here and not by the flag: a flag's error would repeat a password.
-        let sources: Result<Vec<CounterSource>, _> =
-            self.sources.iter().map(|source| source.parse()).collect();
-        let sources = sources.map_err(|error| Failure::flag("--source", error))?;
-        let hide_check = match (&self.hide, &self.hide_keys_file) {
-            (Some(key), Some(file)) => {
-                let check = hide_key::read(file)?.check_value(key);
-                Some(check.map_err(|error| Failure::flag("--hide", error))?)
-            }
-            _ => None,
-        };
-        Ok(Fields {
-            scheme: self.scheme.clone().unwrap_or_default(),
-            layout: self.layout,
-            stripe: self.stripe,
-            sources: Some(sources).filter(|sources| !sources.is_empty()),
-            reset: self.reset,
-            hide: self.hide.clone(),
-            hide_check,
-            ..Fields::default()
+/// Returns the settings of a kind that have flags, in the order of the help: it begins with the text form.
+pub(crate) fn settings_of(kind: SettingKind) -> impl Iterator<Item = &'static Setting> {
+    let is_of_text = |setting: &Setting| ["text", "time_zone"].contains(&setting.name);
+    let all = move || Fields::SETTINGS.iter().filter(move |it| it.kind == kind && it.value_name.is_some());
+    all().filter(move |it| is_of_text(it)).chain(all().filter(move |it| !is_of_text(it)))
+}
+
+impl<const FIXED: bool> clap::Args for SettingFlags<FIXED> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let heading = if FIXED { "Settings that are fixed" } else { "Settings that can change" };
+        settings_of(Self::KIND).fold(command.next_help_heading(heading), |command, setting| {
+            let flag = Arg::new(setting.name)
+                .long(setting.flag())
+                .value_name(setting.value_name.unwrap_or_default())
+                .help(setting.help.trim());
+            command.arg(match (setting.name, setting.text) {
+                (SOURCES, _) => flag.action(ArgAction::Append).value_parser(value_parser!(String)),
+                ("hide", Some(text)) => flag.requires("hide_keys_file").value_parser(text),
+                ("time_zone", Some(text)) => flag.alias("timezone").value_parser(text),
+                (_, Some(text)) => flag.value_parser(text),
+                (_, None) => flag.allow_negative_numbers(true).value_parser(flag_values::number),
+            })
         })
     }
-}
 
-impl Changeable {
-    /// Returns `fields` overridden by these settings.
-    fn over(&self, fields: Fields) -> Fields {
-        Fields {
-            text: self.text.clone().or(fields.text),
-            time_zone: self.time_zone.clone().or(fields.time_zone),
-            rule: self.rule.or(fields.rule),
-            sequence_start: self.sequence_start.or(fields.sequence_start),
-            mode: self.mode.or(fields.mode),
-            start: self.start.or(fields.start),
-            maximum: self.maximum.or(fields.maximum),
-            size_min: self.size_min.or(fields.size_min),
-            size_max: self.size_max.or(fields.size_max),
-            description: self.description.clone().or(fields.description),
-            owner: self.owner.clone().or(fields.owner),
-            ..fields
-        }
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
     }
 }
 
-/// Returns the settings in the form that the operations take.
-pub(crate) fn settings(fields: &Fields) -> Result<Settings, Failure> {
-    match serde_json::to_value(fields).map_err(Failure::runtime)? {
-        Value::Object(mut settings) => {
-            if fields.scheme.is_empty() {
-                settings.remove("scheme");
-            }
-            Ok(settings)
-        }
-        _ => Err(Failure::runtime("cannot write the settings as JSON")),
+impl<const FIXED: bool> clap::FromArgMatches for SettingFlags<FIXED> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = settings_of(Self::KIND).filter_map(|setting| {
+            let value = match (setting.name, setting.text) {
+                (SOURCES, _) => matches.get_many::<String>(SOURCES)?.cloned().collect(),
+                (name, Some(_)) => Value::from(matches.get_one::<String>(name)?.as_str()),
+                (name, None) => Value::from(*matches.get_one::<u64>(name)?),
+            };
+            Some((setting.name.to_owned(), value))
+        });
+        Ok(Self(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.extend(Self::from_arg_matches(matches)?.0);
+        Ok(())
     }
 }
 

@@ -51,7 +51,7 @@ pub use definition::{
 pub use file::{AutoCreate, NamespaceFile};
 pub use hide::{Hide, HideCheck, HideCheckError, HideError, HideKeyName, HideKeyNameError, HideKeys};
 pub use logins::{Logins, SourceRefusal, SourceUrl};
-pub use record::{Fields, NamespaceRecord, Numbers, NumbersError, ServedBy};
+pub use record::{Fields, NamespaceRecord, Numbers, NumbersError, ReadText, ServedBy, Setting, SettingKind};
 pub use registry::NamespaceError;
 pub use text_form::{Day, TextForm, TextFormError};
 pub use time_zone::{LocalClock, TimeZone, TimeZoneError, TimeZoneNameError};

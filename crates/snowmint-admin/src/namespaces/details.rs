@@ -34,11 +34,11 @@ pub(super) fn details_of(after: &Definition, before: Option<&Definition>) -> Str
         }
     }
     let Some(old) = old else { return details };
-    let changed = known().iter().filter(|setting| old.get(**setting) != new.get(**setting));
+    let changed = known().filter(|setting| old.get(*setting) != new.get(*setting));
     let was: Vec<_> = changed
-        .map(|setting| match old.get(*setting) {
+        .map(|setting| match old.get(setting) {
             // Their URLs may have passwords.
-            Some(_) if *setting == SOURCES => "other sources".to_owned(),
+            Some(_) if setting == SOURCES => "other sources".to_owned(),
             Some(value) => format!("{setting} \"{}\"", shown(value)),
             None => format!("no {setting}"),
         })

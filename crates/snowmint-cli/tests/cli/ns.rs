@@ -1,7 +1,10 @@
 //! `snowmint ns`: its output, its errors, and the effect on a running node.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+
+use snowmint_cluster::namespace::{Fields, SettingKind};
 
 use crate::support::{Ran, Sandbox, json};
 
@@ -469,4 +472,30 @@ fn order_numbers_of_the_readme_count_on_over_all_nodes() {
     let mut nodes = [(); 3].map(|()| sandbox.serve(&[]));
     let drawn: Vec<_> = (0..6).map(|nth| nodes[nth % 3].http("/v1/ids/orders?format=text").1).collect();
     assert_eq!(drawn, ["1", "2", "3", "4", "5", "6"].map(|number| format!("{number}\n")));
+}
+
+/// Goal: every setting of a namespace is documented. Method: each one is looked up in the schemas of the
+/// admin API and in the tables of the page, in both languages.
+#[test]
+fn every_setting_is_documented() {
+    let read = |file: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        std::fs::read_to_string(root.join(file)).unwrap()
+    };
+    let document = json(&read("crates/snowmint-server/src/http/openapi.json"));
+    let pages = ["docs/numbers.md", "docs/zh/numbers.md"].map(read);
+    for setting in Fields::SETTINGS {
+        let name = setting.name;
+        let is_in = |schema: &str| !document["components"]["schemas"][schema]["properties"][name].is_null();
+        // Nodes accept no sources from a client.
+        let is_accepted = setting.kind != SettingKind::Internal && name != "sources";
+        let wanted = [true, is_accepted, is_accepted];
+        assert_eq!(["Namespace", "Addition", "Change"].map(is_in), wanted, "{name} in openapi.json");
+        for page in &pages {
+            let mut names = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+            let is_listed = names.any(|names| names.contains(&format!("`{name}`")));
+            let title = page.lines().next();
+            assert_eq!(is_listed, setting.value_name.is_some(), "{name} in {title:?}");
+        }
+    }
 }

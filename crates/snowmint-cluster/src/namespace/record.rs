@@ -327,13 +327,62 @@ impl Display for Numbers {
     }
 }
 
-/// Declares [`Fields`]. A new setting is a line in the list below, and is read in [`Fields::define_pinned`]
-/// and written in `From<&Definition>`.
+/// A setting of a namespace, as [`Fields::SETTINGS`] lists it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Setting {
+    /// Its name in JSON, files and records.
+    pub name: &'static str,
+    /// What it is: the help of its flag.
+    pub help: &'static str,
+    /// The name of its flag's value; `None` if it has no flag.
+    pub value_name: Option<&'static str>,
+    /// Reads the text of its flag; `None` if JSON has a number or a list.
+    pub text: Option<ReadText>,
+    /// The only scheme that has it.
+    pub scheme: Option<&'static str>,
+    /// Whether an operator can change it.
+    pub kind: SettingKind,
+}
+
+/// Reads the text of a flag. Returns it as JSON has it, or what is wrong.
+pub type ReadText = fn(&str) -> Result<String, String>;
+
+/// Whether operators can change a setting of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SettingKind {
+    /// Only a new namespace can have it: a change could produce duplicates.
+    Fixed,
+    /// It can change.
+    Changeable,
+    /// Operations set it.
+    Internal,
+}
+
+impl Setting {
+    /// Returns the name of its flag without the dashes in front.
+    pub fn flag(&self) -> String {
+        // One flag for each source.
+        if self.name == "sources" { "source".to_owned() } else { self.name.replace('_', "-") }
+    }
+}
+
+/// Declares [`Fields`] and its table. A new setting is a row in the list below, and is read in
+/// [`Fields::define_pinned`] and written in `From<&Definition>`.
 ///
-/// `as "text"` is for a setting that is serialized as text; the word in brackets is the only scheme that has
-/// the setting.
+/// A row has the help of the flag, the kind, the name of the flag's value, the name and the type. `as "text"`
+/// is for a setting that is serialized as text; the word in brackets is the only scheme that has the setting.
 macro_rules! fields {
-    ($($(#[$doc:meta])* $name:ident: $type:ty $(as $text:literal)? $([$scheme:ident])?;)*) => {
+    (@option) => { None };
+    (@option $($some:tt)+) => { Some($($some)+) };
+    (@text $type:ty) => { None };
+    (@text $type:ty, $text:literal) => { Some(text::canonical::<$type>) };
+    (
+        $(#[doc = $scheme_doc:literal])* $scheme_value:literal scheme;
+        $($(#[doc = $doc:literal])* $kind:ident $($value:literal)? $name:ident: $type:ty
+            $(as $text:literal)? $([$scheme:ident])?;)*
+    ) => {
         /// The settings of a namespace in a file, a record or flags.
         ///
         /// # Examples
@@ -348,16 +397,37 @@ macro_rules! fields {
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct Fields {
-            /// `snowflake`, `segment`, `uuid7`, `uuid4`, `ulid` or `objectid`.
+            $(#[doc = $scheme_doc])*
             pub scheme: String,
             $(
-                $(#[$doc])*
+                $(#[doc = $doc])*
                 #[serde(default, $(with = $text,)? skip_serializing_if = "Option::is_none")]
                 pub $name: Option<$type>,
             )*
         }
 
         impl Fields {
+            /// Every setting, in the order of the fields. Requests, flags, messages and checks of the
+            /// documentation draw on it.
+            pub const SETTINGS: &[Setting] = &[
+                Setting {
+                    name: "scheme",
+                    help: concat!($($scheme_doc),*),
+                    value_name: Some($scheme_value),
+                    text: Some(text::canonical::<String>),
+                    scheme: None,
+                    kind: SettingKind::Fixed,
+                },
+                $(Setting {
+                    name: stringify!($name),
+                    help: concat!($($doc),*),
+                    value_name: fields!(@option $($value)?),
+                    text: fields!(@text $type $(, $text)?),
+                    scheme: fields!(@option $(stringify!($scheme))?),
+                    kind: SettingKind::$kind,
+                },)*
+            ];
+
             /// Refuses the first setting that is given and belongs to another scheme.
             fn refuse_foreign(&self, scheme: &'static str) -> Result<(), DefinitionError> {
                 $($(
@@ -373,43 +443,52 @@ macro_rules! fields {
 }
 
 fields! {
-    /// The layout (snowflake); `None` for the service's layout.
-    layout: Layout as "text" [snowflake];
-    /// What to do when the clock goes back (snowflake); `None` for the service's rule.
-    rule: Rule as "text" [snowflake];
-    /// Where the sequence of a new tick starts (snowflake): `zero`, `random`, `random(100)` or `rolling`;
-    /// `None` for the service's setting.
-    sequence_start: Start as "text" [snowflake];
-    /// `cached` or `direct` (segment).
-    mode: Mode as "text" [segment];
-    /// The stripe in the service's own store, such as `1/2` (segment).
-    stripe: Stripe as "text" [segment];
-    /// Other stores, each with its stripe, or counters of other systems (segment).
-    sources: Vec<CounterSource> [segment];
-    /// The smallest number (segment).
-    start: u64 [segment];
-    /// The greatest number (segment).
-    maximum: u64 [segment];
-    /// `daily`, `monthly` or `yearly`, if numbers restart (segment).
-    reset: Reset as "text" [segment];
-    /// The size of the first segment and the smallest one (segment).
-    size_min: u64 [segment];
-    /// The largest size of a segment (segment).
-    size_max: u64 [segment];
-    /// The series of numbers, one more each time the namespace started over (segment).
-    series: u32 [segment];
-    /// How ids are written, such as `ORD-{date}-{number:6}`.
-    text: TextForm;
-    /// The time zone of dates in ids and of the reset period, such as `Asia/Shanghai`; `None` for UTC.
-    time_zone: TimeZone as "text";
-    /// The name of the key that hides the ids (snowflake, segment).
-    hide: HideKeyName as "text";
-    /// The check value of that key; records have it, and a file may have it.
-    hide_check: HideCheck as "text";
-    /// What the namespace is for; an empty text counts as none.
-    description: String;
-    /// The team or person to ask; an empty text counts as none.
-    owner: String;
+    /// Scheme: snowflake (implied by --layout), segment, uuid7, uuid4, ulid or objectid
+    "SCHEME" scheme;
+    /// Layout (snowflake): a name (see `snowmint layouts`) or its fields (see `snowmint layout --help`)
+    Fixed "SPEC|NAME" layout: Layout as "text" [snowflake];
+    /// Rule for a clock that goes back (snowflake); default: the rule of the service
+    Changeable "RULE" rule: Rule as "text" [snowflake];
+    /// Start of the sequence in each new tick (snowflake): zero, random, random(N) or rolling (see `snowmint
+    /// serve --help`). With zero, rare ids are even. Default: the start of the service
+    Changeable "START" sequence_start: Start as "text" [snowflake];
+    /// Mode (segment): cached (from memory: fast, increasing on each node) or direct (from the store each
+    /// time: increasing over all nodes)
+    Changeable "MODE" mode: Mode as "text" [segment];
+    /// Stripe (segment, in the store of the service): only numbers that are I modulo N, such as 1/2
+    Fixed "I/N" stripe: Stripe as "text" [segment];
+    /// Source of numbers (segment) instead of the store of the service: a stripe and the URL of a store, or
+    /// the URL of a counter of another system, without a password (login=NAME names a login of each node);
+    /// once for each source
+    Fixed "SOURCE" sources: Vec<CounterSource> [segment];
+    /// Smallest number (segment); raises a counter below it
+    Changeable "N" start: u64 [segment];
+    /// Largest number (segment)
+    Changeable "N" maximum: u64 [segment];
+    /// Reset period (segment): daily, monthly or yearly, in the time zone. The text form must contain the
+    /// date
+    Fixed "PERIOD" reset: Reset as "text" [segment];
+    /// Smallest and first size of a reservation (segment)
+    Changeable "N" size_min: u64 [segment];
+    /// Largest size of a reservation (segment)
+    Changeable "N" size_max: u64 [segment];
+    /// Series of numbers (segment): one more each time the namespace started over
+    Internal series: u32 [segment];
+    /// Write ids in this form: literal text around {number}, {number:6}, {hex}, {base32}, {base36}, {base58},
+    /// {base62}, {alphabet=CHARS}, or {id} (of uuid7, uuid4, ulid, objectid), with {date}, {yyyy}, {mm}, {dd}
+    Changeable "TEMPLATE" text: TextForm as "text";
+    /// Time zone of {date} in --text and of --reset: a name such as Asia/Shanghai, from the time zone
+    /// database of the system (package tzdata), or UTC, the default
+    Changeable "ZONE" time_zone: TimeZone as "text";
+    /// Name of the key that hides the ids (snowflake, segment; see `snowmint hide-key --help`): they reveal
+    /// neither time nor count, and are in no order. Fixed for good
+    Fixed "KEY" hide: HideKeyName as "text";
+    /// Check value of that key; records have it, and a file may have it
+    Fixed hide_check: HideCheck as "text";
+    /// What the namespace is for, at most 256 characters; an empty text removes it
+    Changeable "TEXT" description: String as "text";
+    /// Team or person to ask, at most 128 characters; an empty text removes it
+    Changeable "TEXT" owner: String as "text";
 }
 
 impl Fields {
@@ -584,6 +663,11 @@ mod text {
     {
         let text = String::deserialize(deserializer)?;
         text.parse().map(Some).map_err(serde::de::Error::custom)
+    }
+
+    /// Returns a text as it is serialized.
+    pub(super) fn canonical<T: FromStr<Err: Display> + Display>(text: &str) -> Result<String, String> {
+        text.parse::<T>().map(|value| value.to_string()).map_err(|error| error.to_string())
     }
 }
 
