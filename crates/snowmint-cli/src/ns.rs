@@ -253,16 +253,18 @@ async fn act(args: &Args) -> Result<(), Failure> {
             let logins = flag_values::logins(&args.logins)?;
             let addition = Addition { settings, start_over, logins, ..Addition::default() };
             target.check_persistent()?;
-            show_added(&target.run(AddNamespace { name: name.clone(), addition }).await?, args.json)
+            let changed = target.run(AddNamespace { name: name.clone(), addition }).await?;
+            show_changed(&changed, args.json, &added(&changed))
         }
         NsAction::Set { name, changeable, plain, sources, above } => {
             let logins = flag_values::logins(&args.logins)?;
             let change = Change { logins, ..changed(changeable, *plain, sources, *above)? };
-            show_set(&target.run(SetNamespace { name: name.clone(), change }).await?, args.json)
+            let changed = target.run(SetNamespace { name: name.clone(), change }).await?;
+            show_changed(&changed, args.json, &[now(&changed)])
         }
         NsAction::Drop { name } => {
             let drop = DropNamespace { name: name.clone(), required: Required::Any };
-            show_dropped(&target.run(drop).await?, args.json)
+            show_changed(&target.run(drop).await?, args.json, &[dropped(name)])
         }
         NsAction::List => show_list(&target.run(ListNamespaces).await?, args.json),
         NsAction::Show { name } => match target.namespace(name).await? {
@@ -415,49 +417,35 @@ fn show_one(namespace: &NamespaceView, json: bool) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Writes the outcome of a change as JSON. Warnings are members of it.
-fn show_json(changed: &Changed) -> Result<(), Failure> {
+/// Writes the outcome of a change: lines for people, or JSON, of which warnings are members too.
+fn show_changed(changed: &Changed, json: bool, lines: &[String]) -> Result<(), Failure> {
+    warn(&changed.warnings);
     let mut out = Output::new();
-    out.json(changed)?;
+    if json {
+        out.json(changed)?;
+    } else {
+        lines.iter().try_for_each(|line| out.line(line))?;
+    }
     out.flush()
 }
 
-fn show_added(changed: &Changed, json: bool) -> Result<(), Failure> {
-    warn(&changed.warnings);
-    if json {
-        return show_json(changed);
-    }
-    let mut out = Output::new();
-    out.line(&format!("{} is {}", changed.namespace.name, changed.namespace.summary()))?;
-    out.line(&format!(
+/// Returns what a namespace is after a change.
+fn now(changed: &Changed) -> String {
+    format!("{} is {}", changed.namespace.name, changed.namespace.summary())
+}
+
+fn added(changed: &Changed) -> Vec<String> {
+    let recorded = format!(
         "recorded in {}; running nodes serve it within their --namespaces-poll ({} by default)",
         changed.store,
         flag_values::NAMESPACES_POLL
-    ))?;
-    if let Some(last) = changed.resumed_above {
-        out.line(&format!("resumed: the next number is above {last}"))?;
-    }
-    out.flush()
+    );
+    let resumed = changed.resumed_above.map(|last| format!("resumed: the next number is above {last}"));
+    [now(changed), recorded].into_iter().chain(resumed).collect()
 }
 
-fn show_set(changed: &Changed, json: bool) -> Result<(), Failure> {
-    warn(&changed.warnings);
-    if json {
-        return show_json(changed);
-    }
-    let mut out = Output::new();
-    out.line(&format!("{} is {}", changed.namespace.name, changed.namespace.summary()))?;
-    out.flush()
-}
-
-fn show_dropped(changed: &Changed, json: bool) -> Result<(), Failure> {
-    if json {
-        return show_json(changed);
-    }
-    let name = &changed.namespace.name;
-    let mut out = Output::new();
-    out.line(&format!(
+fn dropped(name: &NamespaceName) -> String {
+    format!(
         "{name} is dropped: nodes reject it within seconds; `snowmint ns add {name}` resumes it above its last number"
-    ))?;
-    out.flush()
+    )
 }
