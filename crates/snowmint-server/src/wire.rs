@@ -245,7 +245,7 @@ async fn run<D: Dialogue>(dialogue: &mut D, shutdown: ShutdownListener) -> io::R
             is_last_chance &= requests == 0;
         }
         fit_room(dialogue, is_full, read, &mut input);
-        limits.answered(now, requests > 0, !input.is_empty());
+        limits.answered(now, requests, &input);
         if limits.next() < timer.deadline() {
             timer.as_mut().reset(limits.next());
         }
@@ -359,12 +359,12 @@ impl ClientTimer {
         Self { timeouts, answered: Instant::now(), begun: None, fresh: true, rests: true }
     }
 
-    /// Records that input arrived: `any` complete command, and `part` of another one.
-    fn answered(&mut self, now: Instant, any: bool, part: bool) {
+    /// Records that input arrived: a number of complete requests, and the beginning of another one.
+    fn answered(&mut self, now: Instant, requests: u64, beginning: &[u8]) {
         (self.fresh, self.rests, self.answered) = (false, false, now);
-        self.begun = match self.begun.filter(|_| !any) {
+        self.begun = match self.begun.filter(|_| requests == 0) {
             Some(begun) => Some(begun),
-            None => part.then_some(now),
+            None => (!beginning.is_empty()).then_some(now),
         };
     }
 
