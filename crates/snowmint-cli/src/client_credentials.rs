@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+use rustls::{AlertDescription, CertificateError, RootCertStore};
+use snowmint_server::http_client::trusting;
 use tokio_rustls::TlsConnector;
 
 use crate::error::Failure;
@@ -55,22 +56,7 @@ pub(crate) struct TlsFiles<'a> {
 
 /// Returns a TLS client that trusts the given authorities, or those of the system.
 pub(crate) fn tls(TlsFiles { ca, identity }: TlsFiles<'_>) -> Result<TlsConnector, Failure> {
-    let mut roots = RootCertStore::empty();
-    match ca {
-        Some(file) => {
-            for certificate in certificates("--server-ca", file)? {
-                roots.add(certificate).map_err(|error| bad_file("--server-ca", file, &error))?;
-            }
-        }
-        None => {
-            let _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(Failure::runtime)?
-        .with_root_certificates(roots);
+    let config = trusting(ca.map(authorities).transpose()?);
     let config = match identity {
         None => config.with_no_client_auth(),
         Some((certificate, key_file)) => {
@@ -100,6 +86,15 @@ pub(crate) fn tls_failure(error: &std::io::Error) -> String {
         _ => "",
     };
     format!("{error}{advice}")
+}
+
+/// Reads the authorities of `--server-ca`.
+fn authorities(file: &Path) -> Result<RootCertStore, Failure> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("--server-ca", file)? {
+        roots.add(certificate).map_err(|error| bad_file("--server-ca", file, &error))?;
+    }
+    Ok(roots)
 }
 
 /// Returns the failure for a file that a flag names.

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -10,7 +11,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use rustls::client::WantsClientCert;
+use rustls::crypto::ring;
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -23,6 +27,21 @@ pub struct HttpServer {
     pub port: u16,
     /// How to connect by TLS; `None` for plain text.
     pub tls: Option<TlsConnector>,
+}
+
+/// Returns settings of TLS that trust these authorities; `None` for those of the system.
+pub fn trusting(authorities: Option<RootCertStore>) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+    let roots = authorities.unwrap_or_else(|| {
+        let mut roots = RootCertStore::empty();
+        // Systems contain a few certificates that nobody can parse.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots
+    });
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        // The provider has the protocols that rustls was built with.
+        .unwrap_or_else(|error| unreachable!("{error}"))
+        .with_root_certificates(roots)
 }
 
 /// Why there is no answer.

@@ -10,14 +10,13 @@ use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Request, StatusCode};
 use prost::Message as _;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::message::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
 use super::{OtlpEndpoint, SpanCounters, TraceSettings};
-use crate::http_client::{HttpServer, SendError};
+use crate::http_client::{HttpServer, SendError, trusting};
 use crate::telemetry::recurring_problem::RecurringProblem;
 
 /// The semantic conventions whose names the attributes have. `request_record` sets most of them.
@@ -61,7 +60,8 @@ impl Exporter {
         let version = KeyValue::text("service.version", env!("CARGO_PKG_VERSION"));
         let resource = Resource { attributes: vec![name, version] };
         let OtlpEndpoint { is_tls, host, port, .. } = &settings.endpoint;
-        let collector = HttpServer { host: host.clone(), port: *port, tls: is_tls.then(connector) };
+        let tls = is_tls.then(|| TlsConnector::from(Arc::new(trusting(None).with_no_client_auth())));
+        let collector = HttpServer { host: host.clone(), port: *port, tls };
         Self { settings, resource, collector, counters, problem: RecurringProblem::default() }
     }
 
@@ -145,18 +145,6 @@ impl Exporter {
             _ => Err(Refusal::Final(refused())),
         }
     }
-}
-
-/// Trusts the authorities of the system.
-fn connector() -> TlsConnector {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        // The provider has the protocols that rustls was built with.
-        .map(|builder| builder.with_root_certificates(roots).with_no_client_auth());
-    TlsConnector::from(Arc::new(config.unwrap_or_else(|error| unreachable!("{error}"))))
 }
 
 #[cfg(test)]
