@@ -181,7 +181,8 @@ async fn write(store: &dyn Store) -> Finding {
         let started = std::time::Instant::now();
         let swap = store.compare_and_set(&key, expected, value.as_bytes()).await?;
         let took = started.elapsed();
-        // A conflict is a success only if another doctor wrote it: a server may drop writes that it is not to accept.
+        // A conflict is a success only if another doctor wrote it: a server may drop writes that it is not to
+        // accept.
         if matches!(swap, Swap::Conflict) && store.load(&key).await?.map(|found| found.revision) == before {
             return Err(AdminError::Failed(NOT_APPLIED.to_owned()));
         }

@@ -1,8 +1,8 @@
 //! Decides how many ids to keep in memory: what the caller uses in half of the maximum age. Pure.
 //!
 //! It measures the use between two requests. The target grows immediately, so that a burst is served from
-//! memory, but to 16 times the ids of the burst at most. It shrinks by half at most until it has covered a whole
-//! horizon, so that the first caller after a rest requests only what it needs.
+//! memory, but to 16 times the ids of the burst at most. It shrinks by half at most until it has covered a
+//! whole horizon, so that the first caller after a rest requests only what it needs.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::buffer::BufferedRange;
 const LONGEST_HORIZON: Duration = Duration::from_secs(1);
 /// The number of ids in the first request.
 const AT_FIRST: u64 = 16;
-/// The part of the horizon over which the use is measured at least: a shorter time says little about the rate.
+/// The part of the horizon over which the use is measured at least: a shorter time says little about the
+/// rate.
 const SHORTEST_PART: u32 = 16;
 
 /// How many ids to keep, and to request at a time.

@@ -163,8 +163,8 @@ impl ClientBuilder {
         /// `0..=1_000_000`.
         ///
         /// Within these bounds the number follows demand: enough ids for half of the maximum age, but for 1 s
-        /// at most. They are lost when the process ends. With `0..=0` nothing is kept, each call is a request, and
-        /// [`try_next_id`](crate::Ids::try_next_id) returns `None`.
+        /// at most. They are lost when the process ends. With `0..=0` nothing is kept, each call is a
+        /// request, and [`try_next_id`](crate::Ids::try_next_id) returns `None`.
         buffer: RangeInclusive<usize>;
     }
 

@@ -460,8 +460,9 @@ fn parse(body: &[u8], count: u64) -> Result<Vec<BufferedRange>, String> {
     Ok(ranges)
 }
 
-/// Returns what an error answer means: the kind, `never`, `fewer` or `elsewhere` for whether to retry, and whether it concerns the
-/// `server` or the `namespace`. For the table of errors that clients in other languages share.
+/// Returns what an error answer means: the kind, `never`, `fewer` or `elsewhere` for whether to retry, and
+/// whether it concerns the `server` or the `namespace`. For the table of errors that clients in other
+/// languages share.
 #[doc(hidden)]
 pub fn error_meaning(status: u16, name: &str) -> Option<(ErrorKind, &'static str, &'static str)> {
     let status = StatusCode::from_u16(status).ok()?;

@@ -122,8 +122,8 @@ pub use grpc::{message as grpc_message, messages as grpc_messages};
 #[doc(hidden)]
 pub use http::reads_route as http_reads_route;
 
-/// Compiles and runs the example of the project's README. Only `cargo test --doc` reads these files, which the
-/// published crate does not contain.
+/// Compiles and runs the example of the project's README. Only `cargo test --doc` reads these files, which
+/// the published crate does not contain.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod project_readme {}

@@ -26,8 +26,8 @@ pub const DRAIN: Duration = Duration::from_secs(5);
 /// reads slowly, however much it requested.
 pub const FLUSH_AT: usize = 64 * 1024;
 
-/// Initial bytes of the read buffer of RESP and Thrift, also after a rest: enough for a request. If buffers of
-/// a page were used, thousands of freed ones would not be returned to the system, since memory in use lies
+/// Initial bytes of the read buffer of RESP and Thrift, also after a rest: enough for a request. If buffers
+/// of a page were used, thousands of freed ones would not be returned to the system, since memory in use lies
 /// between them.
 pub const FIRST_ROOM: usize = 512;
 

@@ -318,8 +318,8 @@ impl Recorded {
         }
     }
 
-    /// Ends a span, with names and attributes by the semantic conventions of OpenTelemetry, and of Snowmint for
-    /// what these do not name.
+    /// Ends a span, with names and attributes by the semantic conventions of OpenTelemetry, and of Snowmint
+    /// for what these do not name.
     #[cfg(feature = "otlp")]
     fn describe(&self, span: &ActiveSpan) {
         let (name, mut attributes, is_error) = match self.kind {

@@ -168,8 +168,8 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     without_manual(&text).replace('\n', " ")
 }
 
-/// Replaces the error of rustls about a server that ended without closing TLS, as one that was killed: it ends
-/// with a link to the manual of rustls, for developers.
+/// Replaces the error of rustls about a server that ended without closing TLS, as one that was killed: it
+/// ends with a link to the manual of rustls, for developers.
 fn without_manual(text: &str) -> String {
     let Some((before, after)) = text.split_once("peer closed connection without sending TLS close_notify")
     else {

@@ -46,9 +46,9 @@ const WRITE: &str = "compare_and_set";
 /// [`unix_ms`](Store::unix_ms) is the `Date` of an answer plus half a second, since it has whole seconds:
 /// [`clock_error`](Store::clock_error) is half a second.
 ///
-/// A read is tried twice, for at most 6 s. A write waits 5 s for its answer. Within these limits,
-/// both wait and try again if the server's flow control rejects them (429), as its `Retry-After` says. A refusal by
-/// a server that is not ready, as while it starts, is temporary: it may not have read tokens and roles yet.
+/// A read is tried twice, for at most 6 s. A write waits 5 s for its answer. Within these limits, both wait
+/// and try again if the server's flow control rejects them (429), as its `Retry-After` says. A refusal by a
+/// server that is not ready, as while it starts, is temporary: it may not have read tokens and roles yet.
 ///
 /// # URL
 ///
@@ -68,9 +68,9 @@ const WRITE: &str = "compare_and_set";
 ///
 /// # How it is tested
 ///
-/// On every change against a small server in `tests/all/kubernetes` that implements this API with the semantics of
-/// `resourceVersion`, and decodes objects as Go does. `./check kubernetes` builds real API servers and runs
-/// `tests/all/kubernetes_cluster.rs` on them.
+/// On every change against a small server in `tests/all/kubernetes` that implements this API with the
+/// semantics of `resourceVersion`, and decodes objects as Go does. `./check kubernetes` builds real API
+/// servers and runs `tests/all/kubernetes_cluster.rs` on them.
 ///
 /// # Cancel safety
 ///

@@ -135,8 +135,8 @@ const UNIX_MS: &str = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)";
 /// | `may_lose` | how much of the newest writes a failover may lose, such as `2s`; default 0; see [`Store::may_lose`] |
 /// | `timeout_ms` | the limit of a call, default 5000 |
 ///
-/// MySQL's `caching_sha2_password` needs TLS, also over a local socket. `MariaDB`'s `ed25519` and `parsec` are
-/// not supported.
+/// MySQL's `caching_sha2_password` needs TLS, also over a local socket. `MariaDB`'s `ed25519` and `parsec`
+/// are not supported.
 ///
 /// # Cancel safety
 ///
@@ -233,8 +233,8 @@ impl MySqlStore {
     }
 }
 
-/// Whether the server is the checked one and accepts writes; then name, revision and value, all empty if there
-/// is no record.
+/// Whether the server is the checked one and accepts writes; then name, revision and value, all empty if
+/// there is no record.
 type ListRow = (i64, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>);
 
 /// Returns the `may_lose` of a URL without connecting.

@@ -102,9 +102,10 @@ const REBUILDS: usize = 3;
 /// # URL
 ///
 /// `redis://USER:PASSWORD@HOST:PORT,HOST/DB?NAME=VALUE&...`; the default port is 6379 and the default
-/// database 0; the user may be omitted. `rediss://` is the same over TLS; `valkey://` and `valkeys://` mean the
-/// same as these two. Of several hosts the store uses the primary and follows it when it changes. With Sentinel, name all servers that Sentinel watches, not the
-/// Sentinels. Of a cluster name a few nodes: the store remembers the others.
+/// database 0; the user may be omitted. `rediss://` is the same over TLS; `valkey://` and `valkeys://` mean
+/// the same as these two. Of several hosts the store uses the primary and follows it when it changes. With
+/// Sentinel, name all servers that Sentinel watches, not the Sentinels. Of a cluster name a few nodes: the
+/// store remembers the others.
 ///
 /// | parameter | meaning |
 /// |---|---|

@@ -286,8 +286,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Returns which processes see these records. Ids are unique among those, and only among those.
     ///
     /// The default implementation asks [`inner`](Self::inner). Without one it reads
-    /// [`describe`](Self::describe), and returns [`Visibility::Network`] unless that begins with the scheme of
-    /// a store of this crate.
+    /// [`describe`](Self::describe), and returns [`Visibility::Network`] unless that begins with the scheme
+    /// of a store of this crate.
     fn visibility(&self) -> Visibility {
         self.inner().map_or_else(|| Visibility::of_description(&self.describe()), Store::visibility)
     }

@@ -91,8 +91,8 @@ impl StoreScheme {
     }
 }
 
-/// Returns the name of the store that the scheme of a URL means, also if this build lacks it, and the default port
-/// of its servers: `None` for a store whose URLs name no host.
+/// Returns the name of the store that the scheme of a URL means, also if this build lacks it, and the default
+/// port of its servers: `None` for a store whose URLs name no host.
 pub fn store_of_scheme(scheme: &str) -> Option<(&'static str, Option<u16>)> {
     let found = StoreScheme::ALL.into_iter().find(|store| store.names().contains(&scheme))?;
     Some((found.names()[0], found.port()))

@@ -261,8 +261,8 @@ pub struct SettledLease {
     pub is_in_gap: bool,
 }
 
-/// Failed attempts in a row that are an outage of the store. After fewer, as a slow store causes them, earlier
-/// renewals would only be more calls for it.
+/// Failed attempts in a row that are an outage of the store. After fewer, as a slow store causes them,
+/// earlier renewals would only be more calls for it.
 const OUTAGE: u32 = 4;
 
 /// When the next renewal comes.

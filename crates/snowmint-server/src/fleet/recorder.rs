@@ -1,5 +1,5 @@
-//! Records what this node remembers of the last hour. A task takes the samples from counters that exist anyway,
-//! so no request and no id pays for it.
+//! Records what this node remembers of the last hour. A task takes the samples from counters that exist
+//! anyway, so no request and no id pays for it.
 
 use std::sync::Arc;
 

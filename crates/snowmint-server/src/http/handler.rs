@@ -383,8 +383,9 @@ where
     timeout(within, ended).await.unwrap_or_else(|_| Err(bad(format!("incomplete request after {within:?}"))))
 }
 
-/// Reads and drops the rest of a body whose answer is known, since clients that still send may lose an answer that
-/// comes first: curl 7.88 does over HTTP/2. Not for a client that waits to be asked for its body (`Expect`).
+/// Reads and drops the rest of a body whose answer is known, since clients that still send may lose an answer
+/// that comes first: curl 7.88 does over HTTP/2. Not for a client that waits to be asked for its body
+/// (`Expect`).
 async fn discard<B>(body: &mut B)
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,

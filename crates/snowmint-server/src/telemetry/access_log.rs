@@ -1,8 +1,8 @@
 //! The access log: one line for each request, with the target `snowmint::access`. It is off unless the log
 //! filter enables this target.
 //!
-//! A line contains no query, no header but the names of [`CallerNames`], and no argument that may be a secret.
-//! It shows the name of a token, never its text.
+//! A line contains no query, no header but the names of [`CallerNames`], and no argument that may be a
+//! secret. It shows the name of a token, never its text.
 //!
 //! The line of a small answer is written when the answer is made, before it is sent, so `ok` says that the
 //! server did its part: the ids count as issued. To write it after the send would hold back the lines of a

@@ -115,8 +115,8 @@ impl KubernetesClient {
         }
     }
 
-    /// Returns whether the server has started. By default it tells everybody; before it has read any rights, it
-    /// refuses that too.
+    /// Returns whether the server has started. By default it tells everybody; before it has read any rights,
+    /// it refuses that too.
     async fn is_ready(&self) -> bool {
         // Without the token, which may be the one that is refused.
         let request = Request::get(format!("{}{READY}", self.server)).body(Full::default());

@@ -80,8 +80,8 @@ impl ServerErrors for MySqlSettings {
             // Rejected before execution: no such table or column, not allowed, bad statement, packet too
             // large.
             1044 | 1045 | 1054 | 1064 | 1142 | 1143 | 1146 | 1153 | 1364 | 1406 => StoreErrorKind::Other,
-            // Not a member of its cluster, shutting down, killed, rolled back by its group: another server, or
-            // this one soon, answers.
+            // Not a member of its cluster, shutting down, killed, rolled back by its group: another server,
+            // or this one soon, answers.
             1047 | 1053 | 1317 | 1927 | 3100 | 3101 if effect == Effect::Reads => StoreErrorKind::Unavailable,
             _ if effect == Effect::Reads => StoreErrorKind::Other,
             // Server shutting down, query killed, error at the commit: only the record shows the outcome.

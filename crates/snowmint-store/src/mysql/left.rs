@@ -1,9 +1,9 @@
 //! Sessions that this process has left, and that may still run a statement.
 //!
-//! A server notices only after a statement that its client is gone, and a statement may wait for longer than a
-//! call: a commit for a replica, which no timeout of a session ends and MySQL's KILL does not either, or for
-//! the disk. If each call left one, they would take all connections of the server. So while a few hang, there
-//! are no new ones.
+//! A server notices only after a statement that its client is gone, and a statement may wait for longer than
+//! a call: a commit for a replica, which no timeout of a session ends and MySQL's KILL does not either, or
+//! for the disk. If each call left one, they would take all connections of the server. So while a few hang,
+//! there are no new ones.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,7 +58,8 @@ impl LeftSessions {
         if left.len() < MOST_HANGING {
             return Ok(());
         }
-        // After a restart of the server, their numbers may belong to others, which have not run for that long.
+        // After a restart of the server, their numbers may belong to others, which have not run for that
+        // long.
         let each: Vec<_> =
             left.iter().map(|(id, seconds)| format!("id = {id} AND time + 1 >= {seconds}")).collect();
         let query = format!(

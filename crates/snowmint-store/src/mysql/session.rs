@@ -104,8 +104,8 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'su
 /// Queried separately, because SHOW VARIABLES truncates long values.
 const MARIADB_HISTORY: &str = "SELECT CONCAT_WS(',', @@global.gtid_binlog_state, @@global.gtid_slave_pos)";
 const MYSQL_HISTORY: &str = "SELECT @@global.gtid_executed";
-/// Bounds the memory for what was seen: a server is used only if it has all of that, so it never exceeds a few
-/// sets of this size.
+/// Bounds the memory for what was seen: a server is used only if it has all of that, so it never exceeds a
+/// few sets of this size.
 const LONGEST_HISTORY: usize = 1024 * 1024;
 /// How commits wait for replicas. One statement, so that all parts are from the same instant.
 const MARIADB_REPLICATION: &str = concat!(

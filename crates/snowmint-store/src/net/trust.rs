@@ -1,5 +1,5 @@
-//! Advice for a user whose node does not trust the certificate of a server. The TLS library names what it found
-//! wrong, but not what to do.
+//! Advice for a user whose node does not trust the certificate of a server. The TLS library names what it
+//! found wrong, but not what to do.
 
 /// What the library says about the certificate of a server, and what to do; `CA` is the parameter of the URL
 /// that names authorities.
@@ -26,8 +26,8 @@ const FAULTS: [(&str, &str); 6] = [
     ("not valid yet", "correct the clock of this machine"),
 ];
 
-/// Returns the text of an error with advice if the client does not trust the certificate of the server; `None`
-/// for other errors.
+/// Returns the text of an error with advice if the client does not trust the certificate of the server;
+/// `None` for other errors.
 pub(crate) fn untrusted(text: &str, ca: &str) -> Option<String> {
     let (_, found) = text.split_once("invalid peer certificate")?;
     let known = FAULTS.iter().find(|(fault, _)| found.contains(fault)).map(|(_, advice)| *advice);
