@@ -63,8 +63,8 @@ const ANY_VERSION: i32 = -1;
 /// `digest`), new znodes belong to that user only; without one, to everybody. ZooKeeper accepts any password:
 /// a wrong one shows only when it refuses access to another user's znodes.
 ///
-/// `zookeepers://` uses TLS, with `ca=FILE` for the authority to trust instead of the system's, and `cert=FILE`
-/// and `key=FILE` for a client certificate. The port is the `secureClientPort` of the servers.
+/// `zookeepers://` uses TLS, with `ca=FILE` for the authority to trust instead of the system's, and
+/// `cert=FILE` and `key=FILE` for a client certificate. The port is the `secureClientPort` of the servers.
 ///
 /// # Cancel safety
 ///

@@ -250,7 +250,8 @@ impl LeaseHandle {
     ///
     /// # Errors
     ///
-    /// [`NextIdError`]: the error of the generator with the shortest wait, or the reason why there is no lease.
+    /// [`NextIdError`]: the error of the generator with the shortest wait, or the reason why there is no
+    /// lease.
     #[inline]
     pub fn try_take(&mut self, count: usize) -> Result<Batch, NextIdError> {
         match self.take_counted(count) {

@@ -330,8 +330,8 @@ impl Connection {
         }
     }
 
-    /// Returns until when to wait for the server, and how long the silence is then; with `None`, the server is
-    /// then probed.
+    /// Returns until when to wait for the server, and how long the silence is then; with `None`, the server
+    /// is then probed.
     ///
     /// A server answers no probe while a write before it waits for a quorum.
     fn patience(&self) -> (Instant, Option<Duration>) {
