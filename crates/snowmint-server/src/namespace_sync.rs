@@ -579,6 +579,8 @@ impl NamespaceSync {
         let mut sender = Some(sender);
         let mut polls = interval(self.options.poll);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first wait is a random part of the interval, so that nodes that start together do not poll together.
+        let mut phase = Some(self.options.poll / 256 * (getrandom::u32().unwrap_or_default() >> 24));
         loop {
             // A reload may allow unknown names to become namespaces. Once set, the sender stays, and `create`
             // rejects requests that are no longer allowed.
@@ -591,6 +593,9 @@ impl NamespaceSync {
                 _ = polls.tick() => {
                     self.poll_store().await;
                     self.warn_of_few_numbers();
+                    if let Some(phase) = phase.take() {
+                        polls.reset_after(phase);
+                    }
                 }
                 () = reload.notified() => self.reload().await,
                 Some(done) = self.refreshes.recv() => {
