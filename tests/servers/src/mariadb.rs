@@ -205,7 +205,7 @@ impl MariaDb {
         let (port, folder, user) = (Port::reserve(), folder("mariadb"), User::unless_own("mysql", PACKAGE));
         User::own(user.as_ref(), folder.path());
         let path = folder.path().display().to_string();
-        install(folder.path(), user.as_ref(), &program);
+        install(folder.path(), user.as_ref(), &program, settings);
 
         let mut arguments = vec![format!("--datadir={path}/data"), format!("--socket={path}/socket")];
         arguments.extend([format!("--pid-file={path}/pid"), format!("--tmpdir={path}")]);
@@ -269,7 +269,7 @@ fn elsewhere() -> Vec<String> {
 }
 
 /// Makes the data folder of a server. Not synced, since syncs take most of the time: no test cuts the power.
-fn install(folder: &Path, user: Option<&User>, program: &Path) {
+fn install(folder: &Path, user: Option<&User>, program: &Path, settings: &[&str]) {
     let data = format!("--datadir={}/data", folder.display());
     let mut install = if is_mysql() {
         let mut install = mortal(user, program);
@@ -280,6 +280,8 @@ fn install(folder: &Path, user: Option<&User>, program: &Path) {
             "--skip-log-bin",
         ]);
         install.args(["--innodb-redo-log-capacity=8M", "--performance-schema=OFF", "--secure-file-priv="]);
+        // Cannot change afterwards.
+        install.args(settings.iter().filter(|it| it.starts_with("--lower-case-table-names=")));
         install
     } else {
         let mut install = mortal(None, find_server("mariadb-install-db", PACKAGE));

@@ -65,8 +65,9 @@ async fn it_keeps_the_contract_under_strange_defaults() {
         "--character-set-server=utf8mb4",
         "--collation-server=utf8mb4_general_ci",
         "--default-storage-engine=MyISAM",
+        "--lower-case-table-names=1",
     ]);
-    let url = url(&server).replace("mysql:", "mariadb:");
+    let url = url(&server).replace("mysql:", "mariadb:").replace("/test", "/Test");
     conformance::run(async || open(&url).await).await.unwrap();
 }
 
