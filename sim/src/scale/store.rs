@@ -74,8 +74,8 @@ impl Stage {
 }
 
 impl StoreSpeed {
-    /// One etcd: `etcdctl check perf --load=xl` got 4,065 writes a second of etcd 3.4 on two busy processors.
-    /// Reads are assumed to be four times as fast.
+    /// One etcd on two busy processors: `etcdctl check perf --load=xl` got 4,065 writes a second of etcd 3.4.
+    /// `bench/RESULTS.md` has 8,457 writes and 17,959 reads of it, on a quiet machine.
     pub const ETCD: Self = Self {
         name: "etcd",
         writes_per_second: 4_000,
