@@ -6,6 +6,7 @@
 mod connect;
 mod error;
 mod fence;
+mod origin;
 mod session;
 pub(crate) mod wire;
 

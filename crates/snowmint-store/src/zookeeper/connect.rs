@@ -15,8 +15,9 @@ use tokio_rustls::TlsConnector;
 
 use super::Paths;
 use super::error::ZooKeeperFailure;
-use super::fence::{EnsembleOrigin, Fence};
-use super::session::Session;
+use super::fence::Fence;
+use super::origin::EnsembleOrigin;
+use super::session::{SILENCE, Session};
 use super::wire::Owner;
 use crate::error::random_below;
 use crate::net::tls::{self, DefaultRoots};
@@ -24,10 +25,10 @@ use crate::net::url::{Host, Login, StoreUrl};
 use crate::net::{HostRefusal, all_of};
 use crate::{StoreErrorKind, UrlError};
 
-/// How long one server may be unresponsive before its connection is dropped.
-pub(super) const SILENCE: Duration = Duration::from_secs(2);
 /// How long one server may take to open a session before the next one is tried too.
 const HEAD_START: Duration = Duration::from_millis(250);
+/// How long one server may take to open a session: a write, which waits for the disks of a majority.
+const OPEN: Duration = Duration::from_secs(3);
 /// The limit for opening a session on any of the servers.
 const CONNECT: Duration = Duration::from_secs(4);
 /// The limit for one try of a read.
@@ -37,7 +38,7 @@ const READS: Duration = Duration::from_secs(6);
 /// How often a read is tried: a broken connection is noticed only when it is used.
 const TRIES: usize = 3;
 /// How long a write waits for its answer.
-pub(super) const WRITE: Duration = Duration::from_secs(5);
+const WRITE: Duration = Duration::from_secs(5);
 
 /// A client of an ensemble.
 pub(super) struct ZooKeeperClient {
@@ -127,7 +128,7 @@ impl ZooKeeperClient {
 
     /// Checks that all hosts belong to one ensemble. A host that does not answer now is not checked.
     pub(super) async fn check_ensemble(&self) -> Result<(), ZooKeeperFailure> {
-        for answer in join_all(self.hosts.iter().map(|host| self.connect(host))).await {
+        for answer in join_all(self.hosts.iter().map(|host| self.connect(host, SILENCE))).await {
             if let Err(failure @ ZooKeeperFailure::AnotherEnsemble { .. }) = answer {
                 return Err(failure);
             }
@@ -142,7 +143,7 @@ impl ZooKeeperClient {
         let mut hosts = (0..count).map(|nth| &self.hosts[(first.wrapping_add(nth)) % count]);
         let (mut trying, mut refusals) = (FuturesUnordered::new(), Vec::with_capacity(count));
         loop {
-            trying.extend(hosts.next().map(|host| self.connect(host)));
+            trying.extend(hosts.next().map(|host| self.connect(host, OPEN)));
             match timeout(HEAD_START, trying.next()).await {
                 Ok(Some(Err(ZooKeeperFailure::NoSession(refusal)))) => refusals.push(refusal),
                 Ok(Some(settled)) => return settled,
@@ -153,7 +154,7 @@ impl ZooKeeperClient {
     }
 
     /// Opens a session with a server that belongs to the ensemble, and passes the fence.
-    async fn connect(&self, host: &Host) -> Result<Session, ZooKeeperFailure> {
+    async fn connect(&self, host: &Host, limit: Duration) -> Result<Session, ZooKeeperFailure> {
         let open = async {
             // A session may break at once, as when servers restart one by one.
             for _ in 1..TRIES {
@@ -168,8 +169,8 @@ impl ZooKeeperClient {
             let text = format!("{host}: {}", refusal.text);
             ZooKeeperFailure::NoSession(HostRefusal { text, ..refusal })
         };
-        match timeout(SILENCE, open).await {
-            Err(_) => Err(refused(HostRefusal::late(SILENCE))),
+        match timeout(limit, open).await {
+            Err(_) => Err(refused(HostRefusal::late(limit))),
             Ok(Err(ZooKeeperFailure::NoSession(refusal))) => Err(refused(refusal)),
             // The caller's own request was not sent.
             Ok(Err(failure)) if failure.is_about_the_session() => {

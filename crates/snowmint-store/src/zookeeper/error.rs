@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::fence::EnsembleOrigin;
+use super::origin::EnsembleOrigin;
 use super::wire::ErrorCode;
 use crate::error::Effect;
 use crate::net::HostRefusal;

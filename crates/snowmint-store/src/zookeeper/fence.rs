@@ -1,7 +1,4 @@
-//! The znode `,fence` beside the records: a write to it makes later reads current, and its creation
-//! identifies the ensemble.
-
-use std::fmt;
+//! The znode `,fence` beside the records: a write to it makes later reads current.
 
 use super::ANY_VERSION;
 use super::error::ZooKeeperFailure;
@@ -48,23 +45,4 @@ pub(super) async fn create_with_parents(
         }
     }
     Ok(())
-}
-
-/// Where and when a fence was created. No two ensembles have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EnsembleOrigin {
-    transaction: i64,
-    unix_ms: i64,
-}
-
-impl EnsembleOrigin {
-    pub(super) const fn of(fence: &Stat) -> Self {
-        Self { transaction: fence.czxid, unix_ms: fence.ctime }
-    }
-}
-
-impl fmt::Display for EnsembleOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "created by transaction {} at {} ms", self.transaction, self.unix_ms)
-    }
 }

@@ -17,7 +17,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::connect::{SILENCE, WRITE};
 use super::error::ZooKeeperFailure;
 use super::wire::{self, Header, InvalidAnswer, Owner, Stat};
 use crate::StoreErrorKind;
@@ -25,6 +24,8 @@ use crate::error::chain;
 use crate::net::url::{Host, Login};
 use crate::net::{HostRefusal, trust};
 
+/// How long one server may be unresponsive before its connection is dropped.
+pub(super) const SILENCE: Duration = Duration::from_secs(2);
 /// How long a session outlives its connection; nothing depends on it.
 const SESSION: Duration = Duration::from_secs(6);
 /// A session that was idle for this long is probed, so that it notices that its server is gone before a write
@@ -74,6 +75,11 @@ impl Session {
         if let Some(login) = login {
             log_in(login, &mut frames, &mut writer).await?;
         }
+        Ok(Self::start(frames, writer, granted))
+    }
+
+    /// Starts the task of a session that a server has granted for a time without a connection.
+    fn start(frames: Frames, writer: WriteHalf<Box<dyn Stream>>, granted: Duration) -> Self {
         let (calls, waiting_calls) = mpsc::unbounded_channel();
         let now = Instant::now();
         let connection = Connection {
@@ -87,7 +93,7 @@ impl Session {
             probe_after: PROBE.min(granted / 3),
         };
         tokio::spawn(connection.run(writer));
-        Ok(Self { calls })
+        Self { calls }
     }
 
     /// Returns whether the session has not ended, as far as this client knows.
@@ -290,7 +296,8 @@ impl Connection {
                     call.answer.send(Err(ZooKeeperFailure::Lost(why.clone()))).ok();
                 }
                 self.calls.close();
-                while let Ok(call) = self.calls.try_recv() {
+                // Also of a caller that is sending one right now.
+                while let Some(call) = self.calls.recv().await {
                     call.answer.send(Err(ZooKeeperFailure::NotSent)).ok();
                 }
             }
@@ -299,7 +306,8 @@ impl Connection {
 
     async fn serve(&mut self, outgoing: &mpsc::UnboundedSender<Vec<u8>>) -> End {
         loop {
-            let (until, silence) = self.patience();
+            let unanswered = self.unanswered_since();
+            let until = unanswered.map_or(self.sent + self.probe_after, |since| since + SILENCE);
             // What has arrived counts before the time that has passed.
             select! {
                 biased;
@@ -319,8 +327,8 @@ impl Connection {
                     outgoing.send(wire::framed(self.last, &request)).ok();
                 }
                 () = sleep_until(until) => {
-                    if let Some(silence) = silence {
-                        return End::Lost(format!("no answer within {} s", silence.as_secs()));
+                    if unanswered.is_some() {
+                        return End::Lost(format!("no answer within {} s", SILENCE.as_secs()));
                     }
                     self.sent = Instant::now();
                     self.probed = Some(self.sent);
@@ -330,16 +338,11 @@ impl Connection {
         }
     }
 
-    /// Returns until when to wait for the server, and how long the silence is then; with `None`, the server
-    /// is then probed.
-    ///
-    /// A server answers no probe while a write before it waits for a quorum.
-    fn patience(&self) -> (Instant, Option<Duration>) {
-        match (self.waiting.front(), self.probed) {
-            (Some(call), _) => (call.sent.max(self.heard) + WRITE, Some(WRITE)),
-            (None, Some(probed)) => (probed.max(self.heard) + SILENCE, Some(SILENCE)),
-            (None, None) => (self.sent + self.probe_after, None),
-        }
+    /// Returns since when the server is silent although something waits for its answer. A later call does not
+    /// give it more time.
+    fn unanswered_since(&self) -> Option<Instant> {
+        let calls = self.waiting.front().map(|call| call.sent);
+        calls.into_iter().chain(self.probed).min().map(|sent| sent.max(self.heard))
     }
 
     fn settle(&mut self, mut frame: Vec<u8>) -> Result<(), InvalidAnswer> {
@@ -361,5 +364,28 @@ impl Connection {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a server that is silent is left after the same time, whatever waits for it, and what was not sent is
+    /// known as such. Method: a call in the last moment of a probe without an answer.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_gives_a_silent_server_no_more_time() {
+        let (near, _far) = tokio::io::duplex(1 << 16);
+        let (reader, writer) = tokio::io::split(Box::new(near) as Box<dyn Stream>);
+        let frames = Frames { reader, received: Vec::new(), read: 0 };
+        let session = Session::start(frames, writer, SESSION);
+        let began = Instant::now();
+        tokio::time::sleep(PROBE + SILENCE * 199 / 200).await;
+        assert!(session.is_open());
+        let failure = session.exists("/a").await.unwrap_err();
+        assert!(matches!(failure, ZooKeeperFailure::Lost(_)), "{failure:?}");
+        assert!(began.elapsed() < PROBE + SILENCE + Duration::from_millis(10), "{:?}", began.elapsed());
+        let failure = session.exists("/a").await.unwrap_err();
+        assert!(matches!(failure, ZooKeeperFailure::NotSent), "{failure:?}");
     }
 }
