@@ -5,9 +5,8 @@ use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use snowmint_admin::url_without_credentials::without_credentials;
 use snowmint_cluster::NamespaceName;
-use snowmint_cluster::namespace::{Setting, SettingKind};
+use snowmint_cluster::namespace::{Fields, Setting, SettingKind};
 
-use crate::ns::settings_of;
 use crate::numbers::whole;
 use crate::{Cli, argv};
 
@@ -31,8 +30,8 @@ pub(crate) fn advice(error: &clap::Error) -> Option<String> {
         return on_value(command, word);
     }
     let sets = NS.contains(&command.as_str()) && words.iter().any(|word| SET.contains(&word.as_str()));
-    let mut fixed = settings_of(SettingKind::Fixed).map(Setting::flag);
-    let setting = fixed.find(|fixed| sets && word.strip_prefix("--") == Some(fixed))?;
+    let fixed = Fields::SETTINGS.iter().filter(|it| it.kind == SettingKind::Fixed && it.value_name.is_some());
+    let setting = fixed.map(Setting::flag).find(|flag| sets && word.strip_prefix("--") == Some(flag))?;
     Some(format!(
         "unknown flag --{setting}: the {setting} of a namespace is fixed, because a change could produce duplicates; add a \
          namespace of another name with it (`snowmint ns add NAME --{setting} ...`)"

@@ -319,7 +319,7 @@ impl<const FIXED: bool> SettingFlags<FIXED> {
 }
 
 /// Returns the settings of a kind that have flags, in the order of the help: it begins with the text form.
-pub(crate) fn settings_of(kind: SettingKind) -> impl Iterator<Item = &'static Setting> {
+fn settings_of(kind: SettingKind) -> impl Iterator<Item = &'static Setting> {
     let is_of_text = |setting: &Setting| ["text", "time_zone"].contains(&setting.name);
     let all = move || Fields::SETTINGS.iter().filter(move |it| it.kind == kind && it.value_name.is_some());
     all().filter(move |it| is_of_text(it)).chain(all().filter(move |it| !is_of_text(it)))
