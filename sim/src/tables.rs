@@ -9,6 +9,7 @@ use std::thread;
 use clap::Args;
 use snowmint_sim::{Cost, Cut, Fleet, FleetScenario, GivenUp, Outage, Rest, StoreSpeed, Waits};
 
+const STORES: [StoreSpeed; 2] = [StoreSpeed::ETCD, StoreSpeed::POSTGRES];
 /// The outage of every fleet, in milliseconds.
 const OUTAGE_MS: u64 = 60_000;
 const DAY_MS: u64 = 86_400_000;
@@ -34,6 +35,14 @@ pub(crate) struct ScaleArguments {
     /// Windows, in seconds.
     #[arg(long, value_delimiter = ',', default_values_t = [10, 60, 300])]
     windows: Vec<u64>,
+    /// The stores.
+    #[arg(
+        long,
+        value_parser = STORES.map(|store| store.name),
+        value_delimiter = ',',
+        default_values = STORES.map(|store| store.name)
+    )]
+    stores: Vec<String>,
     /// Writes a second of the store instead of the measured ones.
     #[arg(long)]
     writes: Option<u64>,
@@ -48,7 +57,7 @@ pub(crate) struct ScaleArguments {
 impl ScaleArguments {
     fn scenarios(&self) -> Vec<FleetScenario> {
         let mut all = Vec::new();
-        for store in [StoreSpeed::ETCD, StoreSpeed::POSTGRES] {
+        for store in STORES.into_iter().filter(|store| self.stores.iter().any(|name| name == store.name)) {
             let writes_per_second = self.writes.unwrap_or(store.writes_per_second);
             let reads_per_second = self.reads.unwrap_or(store.reads_per_second);
             let store = StoreSpeed { writes_per_second, reads_per_second, ..store };
