@@ -1,6 +1,7 @@
 //! Tests of the namespace sync on a store in memory. A test writes to the store what other nodes and the
 //! command line would write, and polls by hand, so that nothing depends on time.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -15,6 +16,7 @@ use crate::mint::{InspectBy, Minted};
 use crate::testing::TestSource;
 
 const LAYOUT: Layout = Layout::TWITTER;
+const POLL: Duration = Duration::from_secs(1);
 const OTHER: &str = "time:41@1ms datacenter:3 worker:7 sequence:12 epoch:2020-01-01";
 
 /// A node with its mint and its sync.
@@ -73,7 +75,7 @@ impl Node {
                 starts.lock().unwrap().push(format!("{layout}, {rule}, {start}"));
                 Ok(Box::new(TestSource::new(layout)) as _)
             }),
-            poll: Duration::from_secs(1),
+            poll: POLL,
             clock: Arc::new(WallClock),
             wall,
         };
@@ -650,11 +652,14 @@ struct Shaky {
     records: MemoryStore,
     may_lose: Duration,
     counters_away: std::sync::atomic::AtomicBool,
+    /// When records were read.
+    reads: Mutex<Vec<tokio::time::Instant>>,
 }
 
 #[async_trait::async_trait]
 impl Store for Shaky {
     async fn load(&self, key: &Key) -> Result<Option<Versioned>, StoreError> {
+        self.reads.lock().unwrap().push(tokio::time::Instant::now());
         self.records.load(key).await
     }
 
@@ -692,6 +697,25 @@ async fn a_connection_sees_namespaces_that_are_added_later() {
     let (namespace, handles) = connection.find(b"a").unwrap();
     let ids: Vec<_> = namespace.take(handles, 2).await.unwrap().collect();
     assert_eq!(ids, [Minted::Number(1), Minted::Number(2)]);
+}
+
+/// Goal: nodes that start together do not poll together, and none waits longer than the interval. Method: the
+/// second poll of each of eight nodes.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_start_together_poll_at_different_times() {
+    let mut waits = HashSet::new();
+    for _ in 0..8 {
+        let store = Arc::new(Shaky::default());
+        let node = Node::on(Arc::<Shaky>::clone(&store), &["default"], None).await;
+        let began = tokio::time::Instant::now();
+        let following = tokio::spawn(node.sync.run(Arc::default()));
+        tokio::time::sleep(POLL + Duration::from_millis(1)).await;
+        following.abort();
+        let reads = store.reads.lock().unwrap();
+        let mut later = reads.iter().map(|read| read.duration_since(began)).filter(|wait| !wait.is_zero());
+        waits.insert(later.next().expect("a second poll within the interval"));
+    }
+    assert!(waits.len() > 1, "{waits:?}");
 }
 
 /// A store that can lose all its records.
