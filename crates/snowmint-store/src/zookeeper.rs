@@ -184,7 +184,7 @@ impl ZooKeeperStore {
     async fn make_folder(&self, operation: &'static str, key: &Key) -> Result<(), StoreError> {
         let made = self.link.read(|session| {
             let (folder, owner) = (self.paths.folder(key), self.link.owner());
-            async move { fence::create_with_parents(&session, &folder, owner).await }
+            async move { session.create_with_parents(&folder, owner).await }
         });
         made.await.map_err(|failure| self.error(operation, Effect::Reads, &failure))
     }

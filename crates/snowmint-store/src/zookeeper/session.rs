@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::error::ZooKeeperFailure;
-use super::wire::{self, Header, InvalidAnswer, Owner, Stat};
+use super::wire::{self, ErrorCode, Header, InvalidAnswer, Owner, Stat};
 use crate::StoreErrorKind;
 use crate::error::chain;
 use crate::net::url::{Host, Login};
@@ -113,6 +113,25 @@ impl Session {
         owner: Owner,
     ) -> Result<Stat, ZooKeeperFailure> {
         self.call(wire::create(path, value, owner), wire::created).await
+    }
+
+    /// Creates an empty znode and its missing parents; other nodes may do the same at the same instant.
+    pub(super) async fn create_with_parents(&self, path: &str, owner: Owner) -> Result<(), ZooKeeperFailure> {
+        let mut missing = vec![path];
+        // From the deepest one on: a user may have no rights above the path.
+        while let Some(path) = missing.last() {
+            match self.create(path, b"", owner).await {
+                Ok(_) | Err(ZooKeeperFailure::Refused(ErrorCode::NodeExists)) => {
+                    missing.pop();
+                }
+                Err(failure @ ZooKeeperFailure::Refused(ErrorCode::NoNode)) => match path.rsplit_once('/') {
+                    Some((parent, _)) if !parent.is_empty() => missing.push(parent),
+                    _ => return Err(failure),
+                },
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn exists(&self, path: &str) -> Result<Stat, ZooKeeperFailure> {
