@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, PipeReader, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::process::{Child, Stdio};
 
@@ -221,7 +221,10 @@ fn node(nth: usize, members: &[String], ports: Vec<Port>, settings: &[&str]) -> 
     let (java, jar, folder) =
         (find_server("java", "default-jre-headless"), find_file(JAR, "zookeeper"), folder("zookeeper"));
     let jars = TLS_JARS.map(|it| jar.with_file_name(format!("{it}.jar")).display().to_string());
-    let (path, address) = (folder.path().display().to_string(), ports[0].address());
+    let path = folder.path().display().to_string();
+    // Followers and elections use the further ports of an ensemble; the second one of a lone server is for TLS.
+    let clients = if members.is_empty() { &ports[..] } else { &ports[..1] };
+    let clients: Vec<SocketAddr> = clients.iter().map(Port::address).collect();
     fs::create_dir(folder.path().join("data")).unwrap();
     fs::write(folder.path().join("data/myid"), (nth + 1).to_string()).unwrap();
     fs::write(folder.path().join("log4j.properties"), LOG).unwrap();
@@ -235,6 +238,9 @@ fn node(nth: usize, members: &[String], ports: Vec<Port>, settings: &[&str]) -> 
         command.arg(format!("org.apache.zookeeper.server.{main}")).arg("zoo.cfg");
         command
     };
-    let ready = move || zookeeper_mode(address).is_some();
+    // It opens the port for TLS last, when it serves the other one already.
+    let ready = move || {
+        zookeeper_mode(clients[0]).is_some() && clients.iter().all(|it| TcpStream::connect(it).is_ok())
+    };
     Server::new("zookeeper", ports, folder, command, ready)
 }
