@@ -1,6 +1,8 @@
 //! Parses the URL of a ZooKeeper ensemble and keeps a session: opened when it is needed, dropped when it is
 //! in doubt. Distinguishes failures before a call was sent from later ones: a write that fails later may have
 //! happened.
+//!
+//! A task of its own opens a session, so that a slow one also opens if every call gives up before.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +12,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
@@ -42,31 +45,43 @@ const WRITE: Duration = Duration::from_secs(5);
 
 /// A client of an ensemble.
 pub(super) struct ZooKeeperClient {
+    servers: Arc<ZooKeeperServers>,
+    session: Mutex<SessionState>,
+}
+
+/// The servers of an ensemble, and how to open a session.
+struct ZooKeeperServers {
     hosts: Vec<Host>,
     /// The index of the host to try first: another one each time, so that nodes spread over the servers.
     next: AtomicUsize,
     login: Option<Login>,
     tls: Option<TlsConnector>,
     fence: Fence,
-    session: Mutex<Option<Session>>,
     /// The ensemble that this client used first.
     origin: OnceLock<EnsembleOrigin>,
 }
 
+enum SessionState {
+    Closed,
+    /// A task opens it.
+    Opening(JoinHandle<Result<Session, ZooKeeperFailure>>),
+    Open(Session),
+}
+
 impl fmt::Debug for ZooKeeperClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ZooKeeperClient").field("hosts", &self.hosts).finish_non_exhaustive()
+        f.debug_struct("ZooKeeperClient").field("hosts", &self.servers.hosts).finish_non_exhaustive()
     }
 }
 
 impl ZooKeeperClient {
     pub(super) fn fence(&self) -> Fence {
-        self.fence.clone()
+        self.servers.fence.clone()
     }
 
     /// Returns to whom new znodes belong.
-    pub(super) const fn owner(&self) -> Owner {
-        self.fence.owner
+    pub(super) fn owner(&self) -> Owner {
+        self.servers.fence.owner
     }
 
     /// Makes a call that can be repeated, on another session if one fails.
@@ -116,19 +131,36 @@ impl ZooKeeperClient {
     async fn session(&self) -> Result<Session, ZooKeeperFailure> {
         let opened = timeout(CONNECT, async {
             let mut session = self.session.lock().await;
-            if let Some(session) = session.as_ref().filter(|it| it.is_open()) {
-                return Ok(session.clone());
+            loop {
+                match &mut *session {
+                    SessionState::Open(session) if session.is_open() => return Ok(session.clone()),
+                    SessionState::Opening(task) => {
+                        let was_finished = task.is_finished();
+                        // A task ends without a result only when the runtime ends.
+                        let opened = task.await.unwrap_or_else(|_| Err(late()));
+                        let closed = |_| SessionState::Closed;
+                        *session = opened.as_ref().map_or_else(closed, |it| SessionState::Open(it.clone()));
+                        // A failure that nobody waited for says nothing about now.
+                        if opened.is_ok() || !was_finished {
+                            return opened;
+                        }
+                    }
+                    SessionState::Open(_) | SessionState::Closed => {
+                        let servers = Arc::clone(&self.servers);
+                        *session = SessionState::Opening(tokio::spawn(async move {
+                            timeout(CONNECT, servers.connect_to_any()).await.unwrap_or_else(|_| Err(late()))
+                        }));
+                    }
+                }
             }
-            *session = None;
-            Ok(session.insert(self.connect_to_any().await?).clone())
         });
-        let late = |_| Err(ZooKeeperFailure::NoSession(HostRefusal::late(CONNECT)));
-        opened.await.unwrap_or_else(late)
+        opened.await.unwrap_or_else(|_| Err(late()))
     }
 
     /// Checks that all hosts belong to one ensemble. A host that does not answer now is not checked.
     pub(super) async fn check_ensemble(&self) -> Result<(), ZooKeeperFailure> {
-        for answer in join_all(self.hosts.iter().map(|host| self.connect(host, SILENCE))).await {
+        let servers = &self.servers;
+        for answer in join_all(servers.hosts.iter().map(|host| servers.connect(host, SILENCE))).await {
             if let Err(failure @ ZooKeeperFailure::AnotherEnsemble { .. }) = answer {
                 return Err(failure);
             }
@@ -136,6 +168,16 @@ impl ZooKeeperClient {
         Ok(())
     }
 
+    /// Drops a session, unless another call has done so already.
+    async fn forget(&self, failed: &Session) {
+        let mut session = self.session.lock().await;
+        if matches!(&*session, SessionState::Open(session) if session.is_same(failed)) {
+            *session = SessionState::Closed;
+        }
+    }
+}
+
+impl ZooKeeperServers {
     /// Opens a session on the first server that grants one. Each further server gets its turn when the one
     /// before has failed, or shortly after, so that an unresponsive one costs little time.
     async fn connect_to_any(&self) -> Result<Session, ZooKeeperFailure> {
@@ -191,14 +233,10 @@ impl ZooKeeperClient {
             Err(ZooKeeperFailure::AnotherEnsemble { host: host.to_string(), origin, known })
         }
     }
+}
 
-    /// Drops a session, unless another call has done so already.
-    async fn forget(&self, failed: &Session) {
-        let mut session = self.session.lock().await;
-        if session.as_ref().is_some_and(|it| it.is_same(failed)) {
-            *session = None;
-        }
-    }
+fn late() -> ZooKeeperFailure {
+    ZooKeeperFailure::NoSession(HostRefusal::late(CONNECT))
 }
 
 const PORT: u16 = 2181;
@@ -254,15 +292,15 @@ pub(super) fn settings(url: &str) -> Result<ZooKeeperSettings, UrlError> {
     let owner = if login.is_some() { Owner::Creator } else { Owner::Everybody };
     let fence = Fence { path: paths.fence(), owner };
     let first = usize::try_from(random_below(location.hosts.len() as u64)).unwrap_or(0);
-    let link = ZooKeeperClient {
+    let servers = ZooKeeperServers {
         hosts: location.hosts,
         next: AtomicUsize::new(first),
         login,
         tls,
         fence,
-        session: Mutex::new(None),
         origin: OnceLock::new(),
     };
+    let link = ZooKeeperClient { servers: Arc::new(servers), session: Mutex::new(SessionState::Closed) };
     Ok(ZooKeeperSettings { link, paths, name })
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use snowmint_store::{Expected, OpenError, Store, StoreErrorKind, Swap, ZooKeeperStore, conformance};
 use snowmint_test_servers::{Certificates, Proxy, ZooKeeper, ZooKeeperCli, ZooKeeperEnsemble};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::traffic;
 use crate::support::traffic::{
@@ -430,6 +430,26 @@ async fn a_write_whose_server_dies_is_in_doubt() {
     proxy.lose_answers(false);
     server.restart();
     assert_eq!(load_again(&*store, "folder/b").await.map(|it| it.value), Some(b"2".to_vec()));
+}
+
+/// Goal: a session opens although every call gives up before. Method: a connection on which nothing arrives for as
+/// long as ten short calls take: they wait for one session. A machine that pauses in between may need a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_opens_slowly_outlives_the_calls_that_wait_for_it() {
+    let server = ZooKeeper::start();
+    let proxy = Proxy::start(server.address());
+    let store = open(&format!("zookeeper://{}", proxy.address())).await;
+    store.load(&key("a")).await.unwrap();
+    let before = proxy.accepted();
+    proxy.freeze();
+    proxy.cut();
+    for _ in 0..10 {
+        let given_up = timeout(Duration::from_millis(50), store.load(&key("a"))).await;
+        assert!(!matches!(given_up, Ok(Ok(_))), "{given_up:?}");
+    }
+    proxy.thaw();
+    load_again(&*store, "a").await;
+    assert!(proxy.accepted() - before <= 2, "{} connections", proxy.accepted() - before);
 }
 
 /// Goal: a URL may name servers that are down or unresponsive. Method: one of four hosts answers, one refuses
