@@ -175,6 +175,8 @@ const MAX_REMEMBERED: usize = 16;
 /// The longest wait for a store that fails, or for a worker that may become free. Ids return this soon after
 /// the store does, however long the window.
 const LONGEST_WAIT_MS: u64 = 2_000;
+/// A failed call that took this long got no answer. A store that is down refuses calls at once.
+const UNANSWERED_MS: u64 = 2_000;
 
 /// One attempt to write. A later load may show that it succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -1038,21 +1040,29 @@ impl<B: Begin> LeaseProtocol<B> {
 // Wait.
 impl<B: Begin> LeaseProtocol<B> {
     /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s.
+    /// A call that got no answer is followed by a wait of at least half the time that it took, doubled with each
+    /// failure, and at most 1/6 of the window: the store may be busy with calls that other nodes have given up,
+    /// and more of them would keep it busy forever.
+    ///
     /// With a lease, the wait is at most a quarter of the remaining time, so that the lease does not end in a
     /// wait after the store has recovered.
     ///
     /// A random part, up to half, is subtracted, so that nodes that failed at the same time do not retry at
     /// the same time.
     fn wait_after_failure(&mut self, now: Now, state: State) -> LeaseNext {
-        let longest_ms = (self.settings.window_ms / 6).min(LONGEST_WAIT_MS);
-        let first = (self.settings.window_ms / 200 + 1).min(longest_ms);
+        let sixth_ms = self.settings.window_ms / 6;
+        let longest_ms = sixth_ms.min(LONGEST_WAIT_MS);
+        let first_ms = (self.settings.window_ms / 200 + 1).min(longest_ms);
+        let took_ms = now.steady_ms.saturating_sub(self.sent_steady_ms);
+        let unanswered_ms = if took_ms < UNANSWERED_MS { 0 } else { took_ms.min(sixth_ms) };
+        let doubled = |ms: u64, most_ms: u64| (ms << self.failures.min(10)).min(most_ms);
         let left_ms = self.settled_lease().map_or(0, |lease| lease.until_unix_ms.saturating_sub(now.unix_ms));
         let most_ms = match left_ms {
             // There is no lease, or it has ended, so there is no hurry.
             0 => u64::MAX,
-            left_ms => first.max(left_ms / 4),
+            left_ms => first_ms.max(left_ms / 4),
         };
-        let wait_ms = (first << self.failures.min(10)).min(longest_ms).min(most_ms);
+        let wait_ms = doubled(first_ms, longest_ms).max(doubled(unanswered_ms / 2, sixth_ms)).min(most_ms);
         self.failures = self.failures.saturating_add(1);
         let sooner_ms = self.random.below(wait_ms / 2 + 1);
         self.wait_at_least(state, wait_ms - sooner_ms)

@@ -79,6 +79,33 @@ fn a_node_looks_where_its_name_leads_claims_what_is_free_and_finds_it_again() {
     assert!(homes.len() > 170, "names are spread: {}", homes.len());
 }
 
+/// Goal: nodes do not keep a slow store busy with calls that they have given up, and come back soon if it was down.
+/// Method: failures in a row, of calls that end at the driver's limit or at once, with a long window.
+#[test]
+fn calls_without_an_answer_are_followed_by_longer_waits() {
+    const LONG: u64 = 300_000;
+    const LIMIT: u64 = 6_000;
+    let waits = |seed: u128, took: u64| {
+        let settings = LeaseSettings { window_ms: LONG, ..settings(WorkerChoice::Any) };
+        let (mut protocol, mut now) = (LeaseProtocol::new(settings, seed), NOW);
+        [(); 8].map(|()| {
+            protocol.step(at(now), LeaseInput::Wake);
+            now += took;
+            let turn = protocol.step(at(now), LeaseInput::Looked(Err(CallFailure::NotDone)));
+            let LeaseNext::Wait(ms) = turn.next else { panic!("{turn:?}") };
+            now += ms;
+            ms
+        })
+    };
+    for seed in 0..100 {
+        for (ms, nth) in waits(seed, LIMIT).into_iter().zip(0..) {
+            let most = ((LIMIT / 2) << nth).min(LONG / 6);
+            assert!((most / 2..=most).contains(&ms), "{ms} after {nth} failures");
+        }
+        assert!(waits(seed, 50).iter().all(|ms| *ms <= LONGEST_WAIT_MS));
+    }
+}
+
 #[test]
 fn workers_of_others_are_taken_after_a_look_at_ten_those_that_ended_first_before() {
     let mut store = Pretend::full(NOW);
