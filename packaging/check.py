@@ -239,10 +239,57 @@ WRONG_VALUES = {
     "drainDelay=1m": "drainDelay",
     "networkPolicy.clients=null": "clients",
 }
+# Texts that YAML would read as something else, or not at all, without quotes.
+TEXTS = ["true", "007", "1e3", "null", "a: b", "a #b", "*a", "'a' \"b\""]
 
 
-def helm(*args):
-    return subprocess.run([TOOLS / "helm", *args], capture_output=True, text=True)
+def any_texts(text):
+    """Values with a text wherever the schema allows any."""
+    return {
+        "fullnameOverride": text(), "nameOverride": text(), "priorityClassName": text(),
+        "image": {"repository": text(), "tag": text()}, "imagePullSecrets": [{"name": text()}],
+        "store": {"url": f"kubernetes:{text()}", "passwordSecret": {"name": text(), "key": text()}},
+        "settings": {"layout": text(), "max_connections": 2_000_000, "rotate": True}, "extraEnv": [{"name": text(), "value": text()}],
+        "tls": {"secretName": text()}, "tokens": {"secretName": text()},
+        "serviceAccount": {"name": text(), "annotations": {"a": text()}}, "service": {"annotations": {"a": text()}},
+        "podDisruptionBudget": {"maxUnavailable": text()}, "podMonitor": {"enabled": True, "labels": {"a": text()}},
+        "podAnnotations": {"a": text()}, "podLabels": {"a": text()}, "nodeSelector": {"a": text()},
+    }
+
+
+def replaced(it, text):
+    """An object with a text in place of each marker."""
+    if isinstance(it, dict):
+        return {key: replaced(value, text) for key, value in it.items()}
+    if isinstance(it, list):
+        return [replaced(item, text) for item in it]
+    return re.sub(r"mark-\d+-", lambda _: text, it) if isinstance(it, str) else it
+
+
+def check_texts():
+    """Each text value arrives as it is: whatever it says, in the places where a marker is."""
+    def objects(text):
+        ran = helm("template", "snowmint", CHART, "--values", "-", given=json.dumps(any_texts(text)))
+        require(ran.returncode == 0, f"values that are any text: {ran.stderr}")
+        try:
+            return [it for it in yaml.safe_load_all(ran.stdout) if it]
+        except yaml.YAMLError as error:
+            sys.exit(f"packaging: values of {text()!r}: {error}")
+    marks = (f"mark-{number}-" for number in range(99))
+    marked = objects(lambda: next(marks))
+    count = int(next(marks).split("-")[1])
+    found = set(re.findall(r"mark-\d+-", json.dumps(marked)))
+    require(len(found) == count, f"each of {count} texts is somewhere: {sorted(found)}")
+    (env,) = [containers(it)[0]["env"] for it in marked if containers(it)]
+    told = {it["name"]: it.get("value") for it in env}
+    require((told["SNOWMINT_MAX_CONNECTIONS"], told["SNOWMINT_ROTATE"]) == ("2000000", "true"), f"settings are texts: {told}")
+    for text in TEXTS:
+        for got, wanted in zip(objects(lambda: text), replaced(marked, text), strict=True):
+            require(got == wanted, f"{wanted['kind']} with the values {text!r} is\n{got}\nand not\n{wanted}")
+
+
+def helm(*args, given=None):
+    return subprocess.run([TOOLS / "helm", *args], capture_output=True, text=True, input=given)
 
 
 def chart(values, namespace="default"):
@@ -274,6 +321,7 @@ def check_chart():
     for value, wanted in WRONG_VALUES.items():
         ran = chart([value])
         require(ran.returncode != 0 and wanted in ran.stderr, f"{value} is refused: {ran.stderr or 'it is not'}")
+    check_texts()
     folders = {file.parent for file in (HERE / "kubernetes").rglob("kustomization.yaml")} - {HERE / "kubernetes/base"}
     require(folders == {HERE / "kubernetes" / name for name in SAME_VALUES}, "the chart is compared with each kustomization")
     print(f"helm/snowmint: the same as {', '.join(SAME_VALUES)}; {len(WRONG_VALUES)} wrong values refused")

@@ -54,14 +54,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- define "snowmint.ports" -}}
 {{- $secured := include "snowmint.secured" . }}
 - name: http
-  port: {{ .Values.service.ports.http }}
+  port: {{ toJson .Values.service.ports.http }}
   targetPort: http
   appProtocol: {{ ternary "https" "http" (not (empty $secured)) }}
 - name: grpc
-  port: {{ .Values.service.ports.grpc }}
+  port: {{ toJson .Values.service.ports.grpc }}
   targetPort: http
   appProtocol: {{ ternary "https" "kubernetes.io/h2c" (not (empty $secured)) }}
 - name: resp
-  port: {{ .Values.service.ports.resp }}
+  port: {{ toJson .Values.service.ports.resp }}
   targetPort: resp
 {{- end }}
