@@ -105,14 +105,49 @@ fn problem(check: &'static str, text: impl Into<String>) -> Finding {
 
 /// Checks a store, and the nodes at these addresses: `http://HOST:PORT`.
 ///
-/// It writes one record, `doctor`.
+/// It writes one record, `doctor`. If the store fails, that is a problem among the others, and the nodes are
+/// asked all the same.
 ///
 /// # Errors
 ///
-/// The error of the store, if it cannot be read at all; an error of the setting `nodes`, if an address is
-/// invalid.
+/// The error of the store, if no node is named; an error of the setting `nodes`, if an address is invalid.
 pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, AdminError> {
-    let mut findings = vec![latency(store).await?, identity(store), write(store).await];
+    let mut findings = Vec::new();
+    let checked = check_store(store, &mut findings).await;
+    let asked = AskedNodes::ask(nodes, Some(store)).await?;
+    let compared = match checked {
+        Ok(before) => compare(store, before, asked.leases, asked.reports).await,
+        Err(error) => Err(error),
+    };
+    match compared {
+        Ok(compared) => {
+            findings.extend(asked.findings);
+            findings.extend(compared);
+        }
+        Err(error) if nodes.is_empty() => return Err(error),
+        Err(error) => {
+            findings.push(problem("store", error.to_string()));
+            findings.extend(asked.findings);
+        }
+    }
+    Ok(Findings { findings })
+}
+
+/// Checks the nodes at these addresses, whose store did not open.
+///
+/// # Errors
+///
+/// An error of the setting `nodes`, if an address is invalid.
+pub async fn examine_without_store(why: &str, nodes: &[String]) -> Result<Findings, AdminError> {
+    let mut findings = vec![problem("store", why)];
+    findings.extend(AskedNodes::ask(nodes, None).await?.findings);
+    Ok(Findings { findings })
+}
+
+/// Adds what the checks of the store find, until one of them fails. Returns the ends of its leases.
+async fn check_store(store: &dyn Store, findings: &mut Vec<Finding>) -> Result<LeaseEnds, AdminError> {
+    findings.push(latency(store).await?);
+    findings.extend([identity(store), write(store).await]);
     findings.extend(store.warnings().await.into_iter().map(|warning| problem("store", warning)));
     let offset = ClockOffset::measure(store).await?;
     findings.push(match offset {
@@ -137,8 +172,7 @@ pub async fn examine(store: &dyn Store, nodes: &[String]) -> Result<Findings, Ad
     );
     findings.extend(store.skipped().into_iter().map(|what| problem("records", format!("skipped {what}"))));
     findings.extend(of_pools(&entries, now_unix_ms).into_iter().map(FullFinding::in_full));
-    findings.extend(nodes_and_counters(store, nodes).await?);
-    Ok(Findings { findings })
+    lease_ends(store).await
 }
 
 fn without_clock(why: Option<String>) -> String {
@@ -423,34 +457,58 @@ fn without_namespace(counters: &Counters, namespaces: &[Listed]) -> Option<Findi
     (!lost.is_empty()).then(|| problem("namespace", text()))
 }
 
-/// Checks for problems that nodes report and the store alone does not show.
-async fn nodes_and_counters(store: &dyn Store, nodes: &[String]) -> Result<Vec<Finding>, AdminError> {
-    let (mut findings, mut reports) = (Vec::new(), NodeReports::default());
-    let mut leases = ReportedLeases::begin(store).await?;
-    let asked: Vec<_> = nodes
-        .iter()
-        .map(|node| join(node_reports::fetch(node), node_reports::fetch_readiness(node)))
-        .collect();
-    // In the order of the nodes.
-    let mut answers = stream::iter(asked).buffered(NODES);
-    for node in nodes {
-        let Some(answer) = answers.next().await else { break };
-        match answer {
-            (Ok(metrics), readiness) => match (node_reports::store_of(&metrics), store.identity()) {
-                (Some(other), Some(own)) if other != own.id => {
-                    findings.push(on_another_store(node, other, own.id, &store.describe()));
+/// What nodes say of themselves.
+struct AskedNodes {
+    findings: Vec<Finding>,
+    /// The leases of each node that uses the store.
+    leases: Vec<(String, Vec<ReportedLease>)>,
+    /// The numbers that these nodes received.
+    reports: NodeReports,
+}
+
+impl AskedNodes {
+    /// Asks nodes, and finds those that use another store than this one.
+    async fn ask(nodes: &[String], store: Option<&dyn Store>) -> Result<Self, AdminError> {
+        let mut asked = Self { findings: Vec::new(), leases: Vec::new(), reports: NodeReports::default() };
+        let own = store.and_then(|store| Some((store.identity()?.id, store.describe())));
+        let calls: Vec<_> = nodes
+            .iter()
+            .map(|node| join(node_reports::fetch(node), node_reports::fetch_readiness(node)))
+            .collect();
+        // In the order of the nodes.
+        let mut answers = stream::iter(calls).buffered(NODES);
+        for node in nodes {
+            let Some(answer) = answers.next().await else { break };
+            asked.findings.push(match answer {
+                (Ok(metrics), readiness) => match (node_reports::store_of(&metrics), &own) {
+                    (Some(other), Some((own, store))) if other != *own => {
+                        on_another_store(node, other, *own, store)
+                    }
+                    _ => {
+                        asked.leases.push((node.clone(), node_reports::leases_of(&metrics)));
+                        asked.reports.add(&metrics);
+                        node_met(node, &metrics, readiness.map(|(readiness, _)| readiness))
+                    }
+                },
+                (Err(error @ NodeError::Address { .. }), _) => {
+                    return Err(AdminError::setting("nodes", error));
                 }
-                _ => {
-                    findings.push(node_met(node, &metrics, readiness.map(|(readiness, _)| readiness)));
-                    reports.add(&metrics);
-                    leases.add(node, &metrics);
-                }
-            },
-            (Err(error @ NodeError::Address { .. }), _) => return Err(AdminError::setting("nodes", error)),
-            (Err(error), _) => findings.push(problem("node", error.to_string())),
+                (Err(error), _) => problem("node", error.to_string()),
+            });
         }
+        Ok(asked)
     }
-    findings.extend(leases.disagreements(store).await?);
+}
+
+/// Compares the leases and numbers that nodes report with the records. `before` is from before the nodes were
+/// asked.
+async fn compare(
+    store: &dyn Store,
+    before: LeaseEnds,
+    reported: Vec<(String, Vec<ReportedLease>)>,
+    reports: NodeReports,
+) -> Result<Vec<Finding>, AdminError> {
+    let mut findings = ReportedLeases { before, reported }.disagreements(store).await?;
     // Read after the nodes were asked: a reported number that the store does not have is lost.
     for Behind { key, given, at_least } in behind(store, reports).await? {
         let text = format!(
@@ -493,14 +551,6 @@ async fn lease_ends(store: &dyn Store) -> Result<LeaseEnds, AdminError> {
 }
 
 impl ReportedLeases {
-    async fn begin(store: &dyn Store) -> Result<Self, AdminError> {
-        Ok(Self { before: lease_ends(store).await?, reported: Vec::new() })
-    }
-
-    fn add(&mut self, node: &str, metrics: &str) {
-        self.reported.push((node.to_owned(), node_reports::leases_of(metrics)));
-    }
-
     /// Returns a problem for each node whose leases are not those of the store, and for nodes that hold one
     /// worker.
     async fn disagreements(mut self, store: &dyn Store) -> Result<Vec<Finding>, AdminError> {
@@ -513,7 +563,7 @@ impl ReportedLeases {
             self.reported.clear();
             for (node, _) in &suspects {
                 if let Ok(metrics) = node_reports::fetch(node).await {
-                    self.add(node, &metrics);
+                    self.reported.push((node.clone(), node_reports::leases_of(&metrics)));
                 }
             }
             after = lease_ends(store).await?;
@@ -725,7 +775,7 @@ mod tests {
                 client.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
             }
         });
-        let found = nodes_and_counters(&MemoryStore::new(), &nodes).await.unwrap();
+        let found = AskedNodes::ask(&nodes, None).await.unwrap().findings;
         assert_eq!(found.len(), 3);
         for (finding, node) in found.iter().zip(&nodes) {
             assert!(finding.ok && finding.text.starts_with(node.as_str()), "{node}: {finding:?}");

@@ -1,7 +1,7 @@
 //! `snowmint doctor`: checks a store, its leases, namespaces and counters, and the nodes that use it.
 
 use snowmint::foreign::{Most, shown};
-use snowmint_admin::doctor::Findings;
+use snowmint_admin::doctor::{Findings, examine_without_store};
 use snowmint_admin::operations::Examine;
 
 use crate::error::Failure;
@@ -35,6 +35,7 @@ With --nodes, or through a node with --peers:
   node       it makes ids (/readyz), nothing fails meanwhile, and it has not found
              that the store lost leases, namespaces or numbers
   counter    no counter is behind the numbers that nodes received
+If the store fails, nodes are asked all the same.
 
 Exit codes. 0: no problem found. 1: the store failed, or a check found a problem.";
 
@@ -55,7 +56,16 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let examine = Examine { nodes: args.nodes.clone() };
-    let Findings { findings } = runtime()?.block_on(args.target.open()?.run(examine))?;
+    let target = args.target.open()?;
+    let Findings { findings } = runtime()?.block_on(async {
+        match target.run(examine).await {
+            // Of a store, this is the only such failure: once it is open, the check itself goes on.
+            Err(Failure::Runtime(why)) if !target.is_node() && !args.nodes.is_empty() => {
+                Ok(examine_without_store(&why, &args.nodes).await?)
+            }
+            found => found,
+        }
+    })?;
     let mut out = Output::new();
     for finding in &findings {
         if args.json {

@@ -118,6 +118,28 @@ fn a_doctor_that_may_not_write_says_nothing_about_the_nodes() {
     assert!(line.contains("run doctor as the user of the nodes"), "{line}");
 }
 
+/// Goal: with a dead store, an operator still sees what each node says. Method: a node on a store of its own,
+/// and a doctor for a store that does not open, of either kind.
+#[test]
+fn a_dead_store_does_not_hide_what_the_nodes_say() {
+    let sandbox = Sandbox::with_store();
+    let mut server = sandbox.serve(&[]);
+    let node = format!("http://{}", server.ready("http"));
+    std::fs::write(sandbox.path("damaged.db"), "no database, but long enough to be read as one".repeat(100))
+        .unwrap();
+    for store in ["redis://127.0.0.1:1", "sqlite:damaged.db", "sqlite:nowhere.db"] {
+        let alone = sandbox.refused(&["doctor", "--store", store], 1);
+        let ran = sandbox.run(&["doctor", "--store", store, "--nodes", &node]);
+        assert_eq!((ran.code, &*ran.err), (1, "error: 1 of 2 checks found a problem\n"), "{}", ran.out);
+        let lines: Vec<&str> = ran.out.lines().collect();
+        let why = alone.trim_start_matches("error: ").trim_end();
+        assert_eq!(lines[0], format!("PROBLEM store      {why}"));
+        assert!(lines[1].starts_with("ok      node") && lines[1].contains("it makes ids"), "{}", ran.out);
+        let invalid = sandbox.refused(&["doctor", "--store", store, "--nodes", "x"], 2);
+        assert!(invalid.contains("--nodes: invalid node"), "{invalid}");
+    }
+}
+
 /// Goal: data that a store lost is reported by every command that can know it. Method: a node draws numbers
 /// and ids; then its counter and its lease go back, and the record of the namespace is removed.
 #[test]

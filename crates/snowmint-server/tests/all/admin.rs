@@ -526,6 +526,22 @@ async fn the_doctor_reports_a_node_that_is_not_ready() {
     assert!(!drained.ok && drained.text.contains("an operator has drained this node"), "{drained:?}");
 }
 
+/// Goal: a store that fails during the checks is one problem among others: the nodes are asked all the same.
+#[tokio::test]
+async fn the_doctor_asks_nodes_although_the_store_fails() {
+    let node = Node::start().await;
+    let nodes = [format!("http://{}", node.running.http)];
+    node.store.cut(true);
+    let error = examine(&*node.store, &[]).await.unwrap_err();
+    let Findings { findings } = examine(&*node.store, &nodes).await.unwrap();
+    let found: Vec<_> = findings.iter().map(|it| (&*it.check, it.ok, &*it.text)).collect();
+    assert!(
+        matches!(&found[..], [("store", false, why), ("node", true, said)]
+            if *why == error.to_string() && said.contains("it makes ids")),
+        "{found:?}"
+    );
+}
+
 /// Goal: the doctor and the list of workers answer over the network.
 #[tokio::test]
 async fn checks_and_workers_are_listed() {
