@@ -11,6 +11,7 @@ pub use column::Column;
 use crate::cell::cell;
 use crate::codec::{Alphabet, ParseIdError, decimal, hex};
 use crate::decoded::Decoded;
+use crate::field::Field;
 use crate::layout::{PRESETS, Preset};
 #[cfg(feature = "schemes")]
 use crate::scheme::{ForeignId, ForeignKind, Scheme, SchemeId};
@@ -46,6 +47,7 @@ const ROW_ID_BITS: f64 = 6.0;
 /// | | one of 64 clocks is ahead, by up to a year |
 /// | sequence of n bits, value v | `2 * log2(v + 1) + 1`, at most n + 1; n where the layout scatters its values |
 /// | worker, datacenter | the same, but 2 for the values 0 and 1 |
+/// | layouts that only split the node in another way, as `twitter` and `leaf` | the first of [`PRESETS`] is at least as likely as the others |
 /// | fields of Twitter, Discord, `TikTok`, `LinkedIn`, TSID | what their published ids show: of Twitter, 2 datacenters made nearly all |
 /// | scheme | one for each random bit, and the timestamp as above |
 /// | plain number v, of a segment or a database | `2 * log2(v + 1) + 5` |
@@ -59,6 +61,8 @@ pub struct Guess {
     what: Decoded,
     /// The part of the cost that does not depend on the id: of the form and the layout.
     known_bits: f64,
+    /// The rest: of the fields and the instant.
+    id_bits: f64,
     cost_bits: f64,
 }
 
@@ -72,6 +76,10 @@ enum Model {
 }
 
 impl Guess {
+    const fn new(form: &'static str, what: Decoded, known_bits: f64, id_bits: f64) -> Self {
+        Self { form, what, known_bits, id_bits, cost_bits: known_bits + id_bits }
+    }
+
     /// Returns the name of the preset or scheme, the text of a layout without a name, or `number` for a
     /// number without fields.
     pub fn name(&self) -> Cow<'static, str> {
@@ -125,6 +133,21 @@ impl Guess {
     /// Returns when the id was made, in unix milliseconds; `None` if it has no timestamp.
     pub const fn unix_ms(&self) -> Option<u64> {
         self.what.unix_ms()
+    }
+
+    /// Returns whether both have layouts with a name, or both without, that differ only in the split of the
+    /// node.
+    fn is_twin_of(&self, other: &Self) -> bool {
+        let (Some((one, _)), Some((two, _))) = (self.layout(), other.layout()) else { return false };
+        let bits = |layout: &Layout, field| (layout.shift(field), layout.width(field));
+        let has_name = |layout| PRESETS.iter().any(|preset| preset.layout == layout);
+        one.epoch_unix_ms() == two.epoch_unix_ms()
+            && one.tick() == two.tick()
+            && [Field::Timestamp, Field::Generation, Field::Sequence]
+                .iter()
+                .all(|field| bits(&one, *field) == bits(&two, *field))
+            && self.form == other.form
+            && has_name(one) == has_name(two)
     }
 
     const fn model(&self) -> Model {
@@ -181,7 +204,7 @@ fn of_exactly(text: &str, now_unix_ms: u64) -> Vec<Guess> {
     }
     #[cfg(feature = "schemes")]
     add_schemes(&mut guesses, text, now_unix_ms);
-    guesses.sort_by(|one, other| one.cost_bits.total_cmp(&other.cost_bits));
+    rank(&mut guesses);
     guesses
 }
 
@@ -191,8 +214,37 @@ fn of_exactly(text: &str, now_unix_ms: u64) -> Vec<Guess> {
 pub fn of_id(id: Id, now_unix_ms: u64) -> Vec<Guess> {
     let mut guesses = Vec::new();
     add_numbers(&mut guesses, id, "decimal", 0.0, now_unix_ms);
-    guesses.sort_by(|one, other| one.cost_bits.total_cmp(&other.cost_bits));
+    rank(&mut guesses);
     guesses
+}
+
+/// Sorts guesses, the most likely first. Those of equal cost keep their order.
+fn rank(guesses: &mut [Guess]) {
+    for first in 0..guesses.len() {
+        share_among_twins(&mut guesses[first..]);
+    }
+    guesses.sort_by(|one, other| one.cost_bits.total_cmp(&other.cost_bits));
+}
+
+/// Makes the first guess as likely as each of its twins that was likelier; together they stay as likely as
+/// before.
+///
+/// Twins read the same instant and sequence, and only split the number of the node in another way, as `leaf`
+/// does with the bits of `twitter`. Small numbers fit any split, so they say nothing about it.
+#[expect(clippy::cast_precision_loss, reason = "a few guesses")]
+fn share_among_twins(guesses: &mut [Guess]) {
+    let Some((first, others)) = guesses.split_first_mut() else { return };
+    let likelier = |other: &&mut Guess| other.cost_bits < first.cost_bits && other.is_twin_of(first);
+    let mut twins: Vec<_> = others.iter_mut().filter(likelier).collect();
+    if twins.is_empty() {
+        return;
+    }
+    twins.push(first);
+    let likelihoods = twins.iter().map(|twin| (-twin.cost_bits).exp2());
+    let each_bits = (twins.len() as f64).log2() - likelihoods.sum::<f64>().log2();
+    for twin in twins {
+        twin.cost_bits = each_bits;
+    }
 }
 
 /// A way to read a text as a number.
@@ -291,7 +343,7 @@ fn add_numbers(guesses: &mut Vec<Guess>, id: Id, form: &'static str, form_bits: 
         let Ok(parts) = layout.split(id) else { return };
         if let Some(id_bits) = cost_under(&layout, habits, &parts, now_unix_ms) {
             let what = Decoded::Snowflake { layout, parts, id };
-            guesses.push(Guess { form, what, known_bits, cost_bits: known_bits + id_bits });
+            guesses.push(Guess::new(form, what, known_bits, id_bits));
         }
     };
     for Preset { name, layout, .. } in PRESETS {
@@ -310,9 +362,7 @@ fn add_numbers(guesses: &mut Vec<Guess>, id: Id, form: &'static str, form_bits: 
     if form == decimal_form() {
         add_foreign(guesses, ForeignId::of_row_id(id), form, ROW_ID_BITS, now_unix_ms);
     }
-    let known_bits = form_bits + 5.0;
-    let cost_bits = known_bits + 2.0 * log2(id.get());
-    guesses.push(Guess { form, what: Decoded::Number(id), known_bits, cost_bits });
+    guesses.push(Guess::new(form, Decoded::Number(id), form_bits + 5.0, 2.0 * log2(id.get())));
 }
 
 /// Returns epochs that people choose: 1970, and 1 January (UTC) of each year from [`FIRST_YEAR`] to the
@@ -334,9 +384,8 @@ fn cost_under(layout: &Layout, habits: Habits, parts: &Parts, now_unix_ms: u64) 
 fn add_schemes(guesses: &mut Vec<Guess>, text: &str, now_unix_ms: u64) {
     for scheme in Scheme::ALL {
         let Ok(id) = scheme.parse(text) else { continue };
-        let cost_bits = cost_of_scheme(&id, now_unix_ms);
-        let what = Decoded::Scheme(id);
-        guesses.push(Guess { form: scheme.name(), what, known_bits: 0.0, cost_bits });
+        let id_bits = cost_of_scheme(&id, now_unix_ms);
+        guesses.push(Guess::new(scheme.name(), Decoded::Scheme(id), 0.0, id_bits));
     }
     if let Some(id) = ForeignId::of_text(text) {
         add_foreign(guesses, id, id.kind().name(), 0.0, now_unix_ms);
@@ -353,7 +402,7 @@ fn add_foreign(
 ) {
     if let Some(id_bits) = cost_of_foreign(&id, now_unix_ms) {
         let what = Decoded::Foreign(id);
-        guesses.push(Guess { form, what, known_bits, cost_bits: known_bits + id_bits });
+        guesses.push(Guess::new(form, what, known_bits, id_bits));
     }
 }
 
@@ -408,7 +457,6 @@ mod tests {
 
     use super::figures::{EARLIEST_UNIX_MS, YEAR_MS};
     use super::*;
-    use crate::field::Field;
 
     const NOW: u64 = 1_785_542_400_000;
 
@@ -436,7 +484,7 @@ mod tests {
     }
 
     /// Returns how many other instants come before a reading.
-    fn rank(text: &str, now: u64, name: &str, form: &str) -> Option<usize> {
+    fn instants_before(text: &str, now: u64, name: &str, form: &str) -> Option<usize> {
         let guesses = of_text(text, now);
         let found = guesses.iter().position(|guess| guess.name() == name && guess.form() == form)?;
         let mut before: Vec<_> = guesses[..found].iter().map(Guess::unix_ms).collect();
@@ -458,7 +506,7 @@ mod tests {
             let id: Id = text.parse().unwrap();
             // Yitter's README shows what its ids will be after ten years, in 2030.
             let now = if text == "1292658282840139" { 1_900_000_000_000 } else { NOW };
-            let found = rank(text, now, name, "decimal");
+            let found = instants_before(text, now, name, "decimal");
             // Process 4 of Discord and increment 0 are worker 4 of every layout with 10 bits of worker.
             let most = if text == "103735883630395392" { 8 } else { 4 };
             assert!(found.is_some_and(|rank| rank < most), "{text} {name}: {:#?}", of_text(text, now));
@@ -469,7 +517,7 @@ mod tests {
                 (decimal::encode_base64(id).to_string(), "base64_of_decimal"),
                 (Alphabet::BINARY.encode(id).to_string(), "binary"),
             ] {
-                let found = rank(&text, now, name, form);
+                let found = instants_before(&text, now, name, form);
                 assert!(
                     found.is_some_and(|rank| rank < most + 2),
                     "{text} {name} {form} {:#?}",
@@ -634,6 +682,60 @@ mod tests {
         assert_eq!(years("2011-12-31T23:59:59.999Z"), ["2010-01-01", "2011-01-01"]);
         assert_eq!(years("2026-01-01").last().unwrap(), "2026-01-01");
         assert_eq!(years("2009-12-31"), [""; 0]);
+    }
+
+    /// Goal: no layout takes the ids of one that is named before it and differs only in the split of the node:
+    /// ids of the default layout are those of `twitter`, and `leaf` is as likely. The rest of the ranking stays.
+    /// Method: ids of every worker, alone and as a column, and ids whose datacenter is one of Twitter's.
+    #[test]
+    fn twins_share_their_likelihood() {
+        let id = |datacenter, worker, sequence| {
+            let timestamp = Layout::TWITTER.timestamp_at(NOW - 1000).unwrap();
+            let (datacenter, worker) = (crate::DatacenterId(datacenter), crate::WorkerId(worker));
+            let parts = Parts {
+                timestamp,
+                datacenter,
+                worker,
+                sequence: crate::field::Sequence(sequence),
+                ..Parts::default()
+            };
+            Layout::TWITTER.compose(&parts).unwrap()
+        };
+        let first_two = |guesses: &[Guess]| {
+            let [one, other] = [&guesses[0], &guesses[1]];
+            assert_eq!((&*one.name(), &*other.name()), ("twitter", "leaf"), "{guesses:?}");
+            other.cost_bits() - one.cost_bits()
+        };
+        for worker in 0..32 {
+            let guesses = of_id(id(0, worker, 7), NOW);
+            let lead = first_two(&guesses);
+            assert!(lead >= 0.0 && (worker > 10 || lead == 0.0), "{worker}: {lead}");
+            let each = |guess: &Guess| (-guess.known_bits - guess.id_bits).exp2();
+            let (before, after) =
+                (each(&guesses[0]) + each(&guesses[1]), 2.0 * (-guesses[0].cost_bits()).exp2());
+            assert!(lead > 0.0 || (before / after - 1.0).abs() < 1e-9, "{worker}: {before} {after}");
+        }
+        let of_column: Vec<_> = (0..8).map(|sequence| of_id(id(0, 9, sequence), NOW)).collect();
+        let mut column = Column::default();
+        for guesses in &of_column {
+            column.add(guesses);
+        }
+        for guesses in of_column {
+            assert!(first_two(&column.judge(guesses)) == 0.0);
+        }
+        assert!(first_two(&of_id(id(10, 3, 0), NOW)) > 5.0);
+        // The same for the bits under another epoch; `tsid` has a name, and the bits of `twitter` then none.
+        let with_epoch = |epoch: u64| {
+            let layout = Layout::TWITTER.with_epoch(epoch);
+            let parts = Parts { timestamp: layout.timestamp_at(NOW - 1000).unwrap(), ..Parts::default() };
+            of_id(layout.compose(&parts).unwrap(), NOW)
+        };
+        let guesses = with_epoch(utc::start_of_year(2022));
+        assert_eq!(
+            guesses[0].layout().map(|(layout, _)| layout),
+            Some(Layout::TWITTER.with_epoch(utc::start_of_year(2022)))
+        );
+        assert_eq!(with_epoch(utc::start_of_year(2020))[0].name(), "tsid");
     }
 
     #[test]

@@ -151,9 +151,9 @@ fn layouts_of_the_same_bits_do_not_fill_the_list() {
     let others: Vec<&str> = out.lines().filter(|line| line.starts_with("  or ")).collect();
     assert_eq!(others.len(), 5, "{out}");
     assert!(others[4].ends_with(" likely") && others[4].contains(" more, see --json"), "{out}");
-    let same_bits = ["leaf", "cosid", "tsid", "shardingsphere", "icicle"];
+    let same_bits = ["twitter", "leaf", "cosid", "tsid", "shardingsphere", "icicle"];
     let of_same_bits = |line: &&&str| same_bits.iter().any(|name| line.contains(name));
-    assert!(others[..4].iter().filter(of_same_bits).count() <= 2, "{out}");
+    assert!(others[..4].iter().filter(of_same_bits).count() <= 3, "{out}");
 }
 
 /// Goal: an id that is minutes old by a commonly chosen epoch is read by that epoch, and no reading is called
@@ -468,4 +468,18 @@ fn the_ids_of_a_namespace_are_read_as_it_writes_them() {
     assert!(told.contains("--server without --namespace"), "{told}");
     let told = sandbox.refused(&["inspect", "--namespace", "users", "--layout", "twitter", "17"], 2);
     assert!(told.contains("omit --layout"), "{told}");
+}
+
+/// Goal: an id of the default layout is called so first, and by every layout that reads it alike. Method: new
+/// ids, one alone and some as a table.
+#[test]
+fn an_id_of_the_default_layout_is_named_so() {
+    let sandbox = Sandbox::new();
+    let ids = sandbox.out(&["new", "-n", "3", "--store", "none", "--worker", "5"]);
+    let id = ids.lines().next().unwrap();
+    let alone = sandbox.out(&["inspect", id]);
+    assert!(alone.starts_with(&format!("{id}  twitter, ")), "{alone}");
+    assert!(alone.lines().next().unwrap().ends_with("% likely, nearly as likely: leaf"), "{alone}");
+    let table = sandbox.run_with_input(&["inspect"], &ids).out;
+    assert!(table.lines().skip(1).all(|line| line.contains("twitter or leaf, ")), "{table}");
 }

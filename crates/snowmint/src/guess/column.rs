@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Guess, Model};
+use super::{Guess, Model, rank};
 
 /// How much rarer an id is that is not of its column's kind, in bits.
 const STRAY_BITS: f64 = 10.0;
@@ -75,16 +75,16 @@ impl Column {
             let model = guess.model();
             let of_others = self.models.get(&model).map(|evidence| by_others((&model, evidence)) - all_bits);
             let as_stray = STRAY_BITS + guess.known_bits;
-            guess.cost_bits += of_others.map_or(as_stray, |bits| bits.min(as_stray)) - guess.known_bits;
+            guess.cost_bits = guess.id_bits + of_others.map_or(as_stray, |bits| bits.min(as_stray));
         }
-        guesses.sort_by(|one, other| one.cost_bits.total_cmp(&other.cost_bits));
+        rank(&mut guesses);
         guesses
     }
 }
 
 /// Returns what an id costs under a kind, without the kind itself.
 fn own_bits(guess: &Guess, stray: f64) -> f64 {
-    (guess.cost_bits - guess.known_bits).min(stray)
+    guess.id_bits.min(stray)
 }
 
 /// Returns what an id costs as a stray in its column; `None` without a guess.
