@@ -123,17 +123,15 @@ fn draw(out: &mut Output, layout: &Layout, now_unix_ms: u64) -> Result<(), Failu
 }
 
 fn facts(layout: &Layout, now_unix_ms: u64) -> [(&'static str, String); 8] {
-    let workers = layout.workers();
     [
         ("tick", format!("{:?}", layout.tick())),
         (
             "ids a second",
             format!(
-                "{} a worker, {} in all ({} worker{})",
+                "{} a worker, {} in all ({})",
                 rate(layout.ids_per_second_per_worker()),
                 rate(layout.ids_per_second()),
-                thousands(workers),
-                if workers == 1 { "" } else { "s" }
+                workers(layout)
             ),
         ),
         ("first instant", Utc(layout.epoch_unix_ms()).to_string()),
@@ -157,6 +155,20 @@ fn facts(layout: &Layout, now_unix_ms: u64) -> [(&'static str, String); 8] {
         ),
         ("fingerprint", layout.fingerprint().to_string()),
     ]
+}
+
+/// Formats `1,024 workers`. A datacenter has only its share of them.
+fn workers(layout: &Layout) -> String {
+    let all = layout.workers();
+    let count = format!("{} worker{}", thousands(all), if all == 1 { "" } else { "s" });
+    match layout.max(Field::Datacenter) {
+        0 => count,
+        last => format!(
+            "{count}: {} in each of {} datacenters",
+            thousands(layout.max(Field::Worker) + 1),
+            thousands(last + 1)
+        ),
+    }
 }
 
 fn years_left(layout: &Layout, now_unix_ms: u64) -> String {

@@ -136,12 +136,13 @@ function facts(view) {
   // What a warning says is not said again.
   const fact = (name, value, note) => el('div', {}, el('dt', {}, name), el('dd', {}, value, note && el('small', {}, note)));
   const all = BigInt(view.ids_per_second_per_worker) * BigInt(view.workers);
+  const [worker, datacenter] = ['worker', 'datacenter'].map((field) => (view.fields.find(({ name }) => name === field)?.max ?? 0) + 1);
   const rate = (number) => (BigInt(number) === 0n ? 'less than 1' : roughly(number));
   fill($('design-facts'),
     view.warnings.map((warning) => banner('warn', warning)),
     el('dl', { class: 'facts' },
       fact(view.ended ? 'Ended' : 'Lasts until', view.last_utc.slice(0, 10), view.ended ? age(view.last_unix_ms) : `${view.years_left} years from now, ${span(view.last_unix_ms - view.epoch_unix_ms)} in all`),
-      fact('Workers', thousands(view.workers), view.workers > 1 && 'that many nodes at a time'),
+      fact('Workers', thousands(view.workers), datacenter > 1 ? `${thousands(worker)} in each of ${thousands(datacenter)} datacenters` : view.workers > 1 && 'that many nodes at a time'),
       fact('Ids a second, a worker', rate(view.ids_per_second_per_worker), view.ids_per_second_per_worker >= 1e6 ? thousands(view.ids_per_second_per_worker) : `${thousands(view.fields.find(({ name }) => name === 'sequence') ? Number(view.fields.find(({ name }) => name === 'sequence').max) + 1 : 1)} in each tick of ${view.tick_ms === 1 ? '1 ms' : span(view.tick_ms)}`),
       fact('Ids a second, all', rate(all), all >= 1_000_000n ? thousands(all) : null),
       fact('Sorts by time', view.sorts_by_time ? 'yes' : 'no', view.sorts_by_time && 'the timestamp is on top'),

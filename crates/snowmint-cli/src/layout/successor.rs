@@ -344,11 +344,11 @@ fn explain(out: &mut Output, it: &Move) -> Result<(), Failure> {
         (
             "new layout",
             format!(
-                "ends on {}, {} years after the switch; {} ids/s a worker, {} workers",
+                "ends on {}, {} years after the switch; {} ids/s a worker, {}",
                 date(it.new.ends_at_unix_ms()),
                 years(it),
                 rate(it.new.ids_per_second_per_worker()),
-                thousands(it.new.workers())
+                super::workers(&it.new)
             ),
         ),
     ];

@@ -15,7 +15,7 @@ bit  62                                        21    16    11         0
      │                                         └ datacenter, 5 bits: 0 to 31
      └ time, 41 bits: 0 to 2,199,023,255,551
   tick               1ms
-  ids a second       4,096,000 a worker, 4,194,304,000 in all (1,024 workers)
+  ids a second       4,096,000 a worker, 4,194,304,000 in all (1,024 workers: 32 in each of 32 datacenters)
   first instant      2010-11-04T01:42:54.657Z
   last instant       2080-07-10T17:30:30.208Z
 ";
@@ -82,7 +82,11 @@ fn what_does_not_sort_or_has_ended_says_so() {
 fn rates_beyond_64_bits_and_below_one_are_shown() {
     let sandbox = Sandbox::new();
     let fast = ["layout", "time:1", "datacenter:31", "worker:30", "sequence:1", "epoch:2026-01-01"];
-    assert!(sandbox.out(&fast).contains("in all (2,305,843,009,213,693,952 workers)"));
+    assert!(
+        sandbox.out(&fast).contains(
+            "(2,305,843,009,213,693,952 workers: 1,073,741,824 in each of 2,147,483,648 datacenters)"
+        )
+    );
     assert!(
         sandbox
             .out(&[&fast[..], &["--json"]].concat())
