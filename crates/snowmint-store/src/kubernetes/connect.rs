@@ -119,10 +119,23 @@ impl KubernetesClient {
     /// it refuses that too.
     async fn is_ready(&self) -> bool {
         // Without the token, which may be the one that is refused.
-        let request = Request::get(format!("{}{READY}", self.server)).body(Full::default());
-        let Ok(request) = request else { return true };
-        let answer = self.send(request).await;
-        answer.is_ok_and(|it| !matches!(it.status, 403 | 500..))
+        match self.ask_readiness(None).await {
+            // The server may tell accounts only.
+            Some(403) => match self.token_file.as_deref().map(token) {
+                Some(Ok(token)) => self.ask_readiness(Some(token)).await.is_some_and(|it| it < 400),
+                _ => false,
+            },
+            status => status.is_some_and(|it| it < 500),
+        }
+    }
+
+    /// Returns the status of the server's readiness; `None` without an answer.
+    async fn ask_readiness(&self, token: Option<HeaderValue>) -> Option<u16> {
+        let mut request = Request::get(format!("{}{READY}", self.server)).body(Full::default()).ok()?;
+        if let Some(token) = token {
+            request.headers_mut().insert(AUTHORIZATION, token);
+        }
+        Some(self.send(request).await.ok()?.status)
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<ApiAnswer, KubernetesFailure> {

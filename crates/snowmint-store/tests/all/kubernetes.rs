@@ -255,6 +255,27 @@ async fn refusals_of_a_starting_server_are_temporary() {
     assert_eq!(store.load(&key("a")).await.unwrap(), Some(record));
 }
 
+/// Goal: a right that the account lacks is no matter of time on a server that tells only accounts whether it is
+/// ready, as hardened clusters do. Method: such a server, ready and starting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_right_is_permanent_on_a_hardened_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "known").unwrap();
+    let server = ApiServer::start(None).await;
+    server.state().token = Some("known".to_owned());
+    server.state().refuse_anonymous = true;
+    let store = open(&format!("{}&token_file={}", url(&server), file.display())).await;
+    server.state().refuse_writes = Some((403, "leases is forbidden"));
+    let write = async || store.compare_and_set(&key("a"), Expected::Absent, b"1").await.unwrap_err();
+    let refused = write().await;
+    assert_eq!(refused.kind(), StoreErrorKind::ReadOnly, "{refused}");
+    assert!(refused.to_string().contains("grant the account the verbs"), "{refused}");
+    server.state().starting = Some((403, 403));
+    let early = write().await;
+    assert_eq!(early.kind(), StoreErrorKind::Unavailable, "{early}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_read_anew_and_not_shown() {
     let folder = tempfile::tempdir().unwrap();

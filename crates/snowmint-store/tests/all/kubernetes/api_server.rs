@@ -48,6 +48,8 @@ pub(crate) struct State {
     pub(crate) busy: usize,
     /// Refuse all accounts with the first status, and say with the second one that it is not ready.
     pub(crate) starting: Option<(u16, u16)>,
+    /// Tell only accounts whether it is ready.
+    pub(crate) refuse_anonymous: bool,
     /// Refuse writes with this status and text.
     pub(crate) refuse_writes: Option<(u16, &'static str)>,
     /// Number of pages to answer with 410.
@@ -169,16 +171,23 @@ impl State {
         match self.starting {
             Some((_, status)) if ready => return failure(status, "", "readyz check failed", &Value::Null),
             Some((status, _)) => return failure(status, "", "not yet", &Value::Null),
-            None if ready => return (200, json!("ok")),
             None => {}
+        }
+        let token =
+            request.headers.get("authorization").and_then(|it| it.to_str().ok()?.strip_prefix("Bearer "));
+        let is_known = self.token.is_none() || self.token.as_deref() == token;
+        if ready {
+            return match token {
+                None if self.refuse_anonymous => failure(403, "Forbidden", "cannot get path", &Value::Null),
+                Some(_) if !is_known => failure(401, "Unauthorized", "Unauthorized", &Value::Null),
+                _ => (200, json!("ok")),
+            };
         }
         if self.busy > 0 {
             self.busy -= 1;
             return failure(429, "TooManyRequests", "too many requests, please try again later", &json!({}));
         }
-        let token =
-            request.headers.get("authorization").and_then(|it| it.to_str().ok()?.strip_prefix("Bearer "));
-        if self.token.is_some() && self.token.as_deref() != token {
+        if !is_known {
             return failure(401, "Unauthorized", "Unauthorized", &Value::Null);
         }
         let unknown =
