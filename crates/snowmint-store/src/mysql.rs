@@ -181,7 +181,8 @@ impl MySqlStore {
             return Err(OpenError::Store(refused));
         }
         // That a user or a server may not write shows in a write.
-        store.refused = Some(refused).filter(|it| it.kind() != StoreErrorKind::ReadOnly);
+        store.refused = Some(refused)
+            .filter(|it| it.kind() != StoreErrorKind::ReadOnly && !it.cause().is::<error::MissingRight>());
         Ok(store)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection, Row};
 
-use super::error::{self, NEEDS_TLS};
+use super::error::{self, MissingRight, NEEDS_TLS};
 use super::flush_watch::FlushWatch;
 use super::history::ClusterHistory;
 use super::session::{self, CrashLoss, MySqlSession};
@@ -179,7 +179,14 @@ pub(super) async fn prepare_table(pool: &Pool<MySqlSettings>) -> Result<(), Stor
     };
     check(pool, &table::ensure(pool, || inspect(pool), create).await?)?;
     let fence = async |mut session: MySqlSession| Ok((session.fence().await?, session));
-    pool.call(OPEN, Effect::Reads, fence).await
+    pool.run(Effect::Reads, fence).await.map_err(|failure| {
+        let is_about_rights = error::is_missing_right(&failure);
+        let error = pool.error(OPEN, Effect::Reads, failure, |_| None);
+        if !is_about_rights {
+            return error;
+        }
+        StoreError::new(error.kind(), OPEN, &*pool.name, MissingRight(error.cause().to_string()))
+    })
 }
 
 /// Returns the cipher of the session; empty without TLS.

@@ -38,6 +38,16 @@ pub(crate) fn is_deadlock(failure: &SqlFailure) -> bool {
     matches!(failure, SqlFailure::Sql(error) if has_code(error, 1213))
 }
 
+/// Returns whether the server refused a statement because the user has no right to it on the table.
+pub(super) fn is_missing_right(failure: &SqlFailure) -> bool {
+    matches!(failure, SqlFailure::Sql(error) if has_code(error, 1142) || has_code(error, 1143))
+}
+
+/// The cause of an error of a user who may not write the table, which a later write fails with too.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct MissingRight(pub(super) String);
+
 /// Returns whether the server rejected the user or the password.
 pub(super) fn is_denied(error: &sqlx::Error) -> bool {
     has_code(error, 1045)

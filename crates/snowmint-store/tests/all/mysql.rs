@@ -155,7 +155,8 @@ async fn a_server_that_syncs_later_is_not_trusted_while_its_disk_hangs() {
     }
 }
 
-/// Goal: a tool that only looks needs no right to write, and shows the records while the disk hangs.
+/// Goal: a tool that only looks needs no right to write, and shows the records while the disk hangs. A write
+/// names the missing right, and no warning does so again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_only_looks_writes_nothing() {
     let server = MariaDb::with_disk_that_hangs(&[]);
@@ -170,7 +171,16 @@ async fn a_tool_that_only_looks_writes_nothing() {
         }
         let store = snowmint_store::open_to_read(&looker).await.unwrap();
         assert_eq!(store.list("").await.unwrap().len(), 1);
-        assert_eq!(store.load(&key("a")).await.unwrap().unwrap().value, b"1");
+        let record = store.load(&key("a")).await.unwrap().unwrap();
+        assert_eq!(record.value, b"1");
+        if hangs {
+            continue;
+        }
+        assert_eq!(store.warnings().await, [""; 0]);
+        let write = store.compare_and_set(&key("a"), Expected::Revision(record.revision), b"2").await;
+        let write = write.unwrap_err();
+        assert_eq!(write.kind(), StoreErrorKind::ReadOnly, "{write}");
+        assert!(write.to_string().contains("grant SELECT, INSERT"), "{write}");
     }
 }
 
