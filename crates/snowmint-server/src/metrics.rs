@@ -42,7 +42,7 @@ const REQUEST_BOUNDS_US: [u64; 16] = [
 /// The counters of one protocol.
 #[derive(Debug)]
 struct PerProtocol {
-    /// Whether it has a port.
+    /// Whether a port speaks it.
     is_on: AtomicBool,
     ok: AtomicU64,
     failed: [AtomicU64; ErrorKind::ALL.len()],
@@ -112,7 +112,7 @@ impl Metrics {
         }
     }
 
-    /// Notes that a protocol has a port: its requests are shown from now on.
+    /// Notes that a port speaks a protocol: its requests are shown from now on.
     pub(crate) fn serves(&self, protocol: Protocol) {
         self.protocols[protocol as usize].is_on.store(true, Ordering::Relaxed);
     }
@@ -197,15 +197,14 @@ impl PerProtocol {
 const ALARMING: [ErrorKind; 4] =
     [ErrorKind::NotReady, ErrorKind::Busy, ErrorKind::TooManyClients, ErrorKind::TooManyUnread];
 
-/// Encodes the connections and requests of each protocol that has a port, or was spoken on the port of
-/// another.
+/// Encodes the connections and requests of each protocol that a port speaks.
 #[derive(Debug)]
 struct ProtocolCollector(Arc<[PerProtocol; Protocol::ALL.len()]>);
 
 impl ProtocolCollector {
     fn shown(&self) -> impl Iterator<Item = (&'static str, &PerProtocol)> {
         let all = Protocol::ALL.into_iter().map(Protocol::name).zip(&*self.0);
-        all.filter(|(_, it)| it.is_on.load(Ordering::Relaxed) || it.answered() > 0)
+        all.filter(|(_, it)| it.is_on.load(Ordering::Relaxed))
     }
 }
 

@@ -34,14 +34,14 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Returns the protocols that have a port.
+    /// Returns the protocols that have a port. That of HTTP also speaks gRPC.
     fn protocols(&self) -> impl Iterator<Item = Protocol> {
         let Self { http, resp, thrift, grpc, probe } = self;
         let ports = [
             (Protocol::Http, http.is_some()),
             (Protocol::Resp, resp.is_some()),
             (Protocol::Thrift, thrift.is_some()),
-            (Protocol::Grpc, grpc.is_some()),
+            (Protocol::Grpc, grpc.is_some() || http.is_some()),
             (Protocol::Probe, probe.is_some()),
         ];
         ports.into_iter().filter(|(_, is_on)| *is_on).map(|(protocol, _)| protocol)

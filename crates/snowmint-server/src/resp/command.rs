@@ -928,6 +928,7 @@ mod tests {
         for line in ["ID.NEXT default", "ID.NEXT default", "ID.NEXT orders", "PING", "ID.NEXT nope"] {
             client.reply(line);
         }
+        client.server.metrics.serves(Protocol::Resp);
         client.counts.add_up(&client.server.metrics);
         let text = client.server.metrics.text(crate::metrics::Exposition::OpenMetrics).unwrap();
         for wanted in [

@@ -21,7 +21,8 @@ use snowmint_store::MemoryStore;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::running_service::{Running, settings};
+use crate::support::running_service::{Client as Http, Running, settings};
+use crate::support::test_source::{TestSource, mint_of};
 use crate::tokens::{Tokens, row};
 
 const NEXT: &str = "/snowmint.v1.Snowmint/Next";
@@ -723,6 +724,29 @@ async fn the_http_port_answers_calls_too() {
     ] {
         assert!(metrics.contains(line), "{line} {metrics}");
     }
+}
+
+/// Goal: an alert on failed calls sees the first one, also if only the HTTP port answers calls: a rate needs two
+/// samples, so the rows are there before the first call. Other protocols, which no port speaks, have none.
+#[tokio::test]
+async fn the_http_port_shows_its_calls_before_the_first() {
+    let mint = mint_of(TestSource::new(Layout::TWITTER), Layout::TWITTER);
+    let http = bind("127.0.0.1:0", "--http").await.unwrap();
+    let address: SocketAddr = http.address().parse().unwrap();
+    let listeners = Listeners { http: Some(http), ..Listeners::default() };
+    let running = tokio::spawn(serve(mint.into(), listeners, settings(), Box::pin(std::future::pending())));
+    let mut client = Http::at(address).await;
+    client.send(b"GET /metrics HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await;
+    let metrics = String::from_utf8(client.rest().await).unwrap();
+    for line in [
+        "snowmint_requests_total{protocol=\"grpc\",outcome=\"ok\"} 0",
+        "snowmint_requests_total{protocol=\"grpc\",outcome=\"not-ready\"} 0",
+        "snowmint_connections{protocol=\"grpc\"} 0",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+    }
+    assert!(!metrics.contains("protocol=\"resp\"") && !metrics.contains("protocol=\"thrift\""), "{metrics}");
+    running.abort();
 }
 
 /// Goal: a client that resets its calls takes no further ids, and the connection continues.
