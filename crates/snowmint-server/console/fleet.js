@@ -251,6 +251,7 @@ function nodes(all, own) {
       const [kind, text] = NODE[it.state] ?? ['', it.state];
       const seen = it.seen_unix_ms !== undefined && `last seen ${span(state.at_unix_ms - it.seen_unix_ms)} ago, at ${utcTime(it.seen_unix_ms)}`;
       const where = it.address && it.address !== it.name && it.address;
+      const namesake = it.namesake && 'another node has this name: give each its own with --holder';
       const another = it.store && own && it.store !== own;
       return el('tr', { class: `is-${it.state}` },
         el('th', { scope: 'row' }, it.name, it.here && el('span', { class: 'quiet' }, ' (this node)')),
@@ -259,7 +260,7 @@ function nodes(all, own) {
         el('td', { 'data-name': 'Ids a second', class: 'n' }, it.ids_per_second === undefined ? '–' : thousands(it.ids_per_second)),
         el('td', { 'data-name': 'Version' }, it.version ?? '–'),
         el('td', { 'data-name': 'Store' }, it.store === undefined ? '–' : another ? el('span', { class: 'badge bad' }, it.store) : 'this one'),
-        el('td', { 'data-name': 'Remark', class: 'quiet' }, el('span', {}, [seen, it.why, !it.why && !seen && where].filter(Boolean).join('; '))));
+        el('td', { 'data-name': 'Remark', class: 'quiet' }, el('span', {}, [seen, it.why, (it.namesake || (!it.why && !seen)) && where, namesake].filter(Boolean).join('; '))));
     }))),
   state.more_nodes > 0 && el('p', { class: 'note' }, `and ${thousands(state.more_nodes)} more`)];
 }

@@ -913,6 +913,50 @@ mod tests {
         );
     }
 
+    /// Goal: nodes that share a name have a row each, which says so. Method: two workers under one name, held by
+    /// nodes that are no peers, by peers at two addresses, and by a node and this one; a node at two addresses.
+    #[tokio::test]
+    async fn nodes_of_one_name_have_a_row_each() {
+        const START: u64 = 1_800_000_000_000;
+        let server = ServerState::for_tests(testing::mint());
+        let mut node = Node::of(&server, &Issued::of(&server.mint), None, 0);
+        let entries =
+            leases(&store([lease(1, START + 10_000), lease(2, START + 10_000)]).await).await.unwrap();
+        let mut read = LeaseRecords::of(&entries, None, Duration::ZERO, START);
+        for worker in &mut read.workers {
+            worker.holder = Some("twin".to_owned());
+        }
+        let peer = |address: &str, instance: &str, worker| Peer {
+            state: peers::PeerState::Ready,
+            instance: Some(instance.to_owned()),
+            workers: vec![worker],
+            ..Peer::silent(address, Some("twin"))
+        };
+        let rows = |node: &Node, peers: &[Peer]| {
+            let (rows, _) = nodes::list(node, None, peers, Some(&read));
+            let rows = rows.into_iter().map(|row| serde_json::to_value(row).unwrap());
+            let twins = rows.filter(|row| row["name"] == "twin");
+            let shown = |row: serde_json::Value| {
+                format!("{} {} {}", row["address"], row["workers"], row["namesake"]).replace('"', "")
+            };
+            twins.map(shown).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&node, &[]), ["null [1] true", "null [2] true"]);
+        let two = [peer("a:1", "x", 1), peer("b:1", "y", 2)];
+        assert_eq!(rows(&node, &two), ["a:1 [1] true", "b:1 [2] true"]);
+        assert_eq!(rows(&node, &[peer("b:1", "y", 2)]), ["null [1] true", "b:1 [2] true"]);
+        let one = [peer("a:1", "x", 1), peer("a:2", "x", 1)];
+        assert_eq!(rows(&node, &one), ["a:1 [1] true", "null [2] true"]);
+        node.holder = Some("twin".to_owned());
+        let held = HeldLease { pool: POOL.to_owned(), worker: 1, until_unix_ms: START + 10_000 };
+        node.leases = vec![held];
+        assert_eq!(rows(&node, &two[1..]), ["null [1] true", "b:1 [2] true"]);
+        // The lease of a process that ended is not renewed.
+        read.workers[1].left_ms = 1;
+        let (rows, _) = nodes::list(&node, None, &[], Some(&read));
+        assert_eq!(rows.len(), 1, "{rows:?}");
+    }
+
     #[test]
     fn a_pool_has_the_name_of_its_layout() {
         let pool = WorkerPool::new(Layout::TWITTER, DatacenterId(7)).to_string();

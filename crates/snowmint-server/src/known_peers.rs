@@ -20,6 +20,8 @@ pub(crate) struct KnownPeers(Mutex<HashMap<String, KnownPeer>>);
 pub(crate) struct KnownPeer {
     pub(crate) name: Option<String>,
     pub(crate) version: Option<String>,
+    /// A text of its process alone.
+    pub(crate) instance: Option<String>,
     /// When it last answered; 0 if it never did.
     pub(crate) seen_unix_ms: u64,
     /// Its ids until an instant, and its ids a second before that.
@@ -38,6 +40,7 @@ impl KnownPeers {
         // A node that makes no ids says only why.
         known.name = store.name.clone().or(known.name.take());
         known.version = store.version.clone().or(known.version.take());
+        known.instance = store.instance.clone().or(known.instance.take());
         let now = Instant::now();
         match (store.issued, known.issued) {
             (Some(issued), Some((since, before))) if now.duration_since(since) >= MEASURED_FOR => {

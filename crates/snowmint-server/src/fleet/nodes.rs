@@ -1,6 +1,6 @@
 //! The nodes of a fleet: this one, those of `--peers`, and those whose leases are in the store.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 use snowmint_admin::workers::WorkerState;
@@ -37,6 +37,12 @@ pub(super) struct NodeRow {
     /// The last sign of life of a node that is gone: its answer, or the end of its lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     seen_unix_ms: Option<u64>,
+    /// Whether another node has the same name.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    namesake: bool,
+    /// A text of its process alone, if it answers.
+    #[serde(skip)]
+    instance: Option<String>,
 }
 
 /// How a node is. What an operator must not miss comes first.
@@ -52,7 +58,7 @@ enum NodeState {
     Alive,
 }
 
-/// The leases of a node in the store.
+/// The leases of a node in the store; the first one held is that under its bare name.
 #[derive(Default)]
 struct OfNode<'a> {
     held: Vec<&'a WorkerRow>,
@@ -71,6 +77,40 @@ impl OfNode<'_> {
     /// Returns the end of its last lease.
     fn until_unix_ms(&self) -> Option<u64> {
         self.held.iter().chain(&self.lapsed).filter_map(|it| it.until_unix_ms).max()
+    }
+
+    /// Splits the leases of one name among the nodes that have it. A node adds to its name for a further lease
+    /// in a pool: leases in one pool under the bare name are those of as many nodes, if all are renewed.
+    fn split(self, name: &str) -> Vec<Self> {
+        let is_bare = |it: &&WorkerRow| it.holder.as_deref() == Some(name) && !it.is_overdue();
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for lease in self.held.iter().copied().filter(is_bare) {
+            *counts.entry(&lease.pool).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let Some((pool, _)) = most.filter(|(_, count)| *count > 1) else { return vec![self] };
+        let (bare, others): (Vec<_>, Vec<_>) =
+            self.held.into_iter().partition(|it| is_bare(it) && it.pool == pool);
+        let mut nodes: Vec<Self> =
+            bare.into_iter().map(|it| Self { held: vec![it], lapsed: Vec::new() }).collect();
+        // Which of them holds the others, nothing says.
+        if let Some(first) = nodes.first_mut() {
+            first.held.extend(others);
+        }
+        nodes
+    }
+}
+
+/// The leases of each node in the store, by name.
+struct OfNodes<'a>(BTreeMap<&'a str, Vec<OfNode<'a>>>);
+
+impl<'a> OfNodes<'a> {
+    /// Takes the leases of the node of this name that holds these workers.
+    fn take(&mut self, name: &str, workers: &[u32]) -> OfNode<'a> {
+        let Some(all) = self.0.get_mut(name) else { return OfNode::default() };
+        let is_held = |it: &OfNode<'_>| it.held.first().is_some_and(|it| workers.contains(&it.worker));
+        let place = if all.len() == 1 { Some(0) } else { all.iter().position(is_held) };
+        place.map(|place| all.remove(place)).unwrap_or_default()
     }
 }
 
@@ -121,10 +161,12 @@ pub(super) fn list(
             of_nodes.entry(names.node_of(holder)).or_default().lapsed.push(worker);
         }
     }
-    let own_name = node.holder.as_deref();
+    let of_nodes = of_nodes.into_iter().map(|(name, of_node)| (name, of_node.split(name)));
+    let mut of_nodes = OfNodes(of_nodes.collect());
     let own_address = peers.iter().find(|peer| peer.is_this_node).map(|peer| peer.address.clone());
-    if let Some(name) = own_name {
-        of_nodes.remove(name);
+    if let Some(name) = node.holder.as_deref() {
+        let workers: Vec<u32> = node.leases.iter().map(|lease| lease.worker).collect();
+        of_nodes.take(name, &workers);
     }
     let mut rows = vec![NodeRow::here(node, store, own_address)];
     // A node may be named by two addresses: the one that answers counts.
@@ -132,14 +174,24 @@ pub(super) fn list(
         peers.iter().filter(|peer| !peer.is_this_node).partition(|peer| peer.state != PeerState::Silent);
     for peer in answer.into_iter().chain(silent) {
         let name = peer.name.as_deref().unwrap_or(&peer.address);
-        if !rows.iter().any(|row| row.name == name) {
-            let of_node = of_nodes.remove(name).unwrap_or_default();
+        if !rows.iter().any(|row| row.name == name && !row.is_another_than(peer)) {
+            let of_node = of_nodes.take(name, &peer.workers);
             rows.push(NodeRow::of_peer(name.to_owned(), peer, &of_node));
         }
     }
-    rows.extend(of_nodes.into_iter().map(|(name, of_node)| NodeRow::of_leases(name, store, &of_node)));
+    for (name, all) in of_nodes.0 {
+        rows.extend(all.iter().map(|of_node| NodeRow::of_leases(name, store, of_node)));
+    }
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for row in &rows {
+        *counts.entry(row.name.clone()).or_default() += 1;
+    }
+    for row in &mut rows {
+        row.namesake = counts.get(&row.name).is_some_and(|count| *count > 1);
+    }
     rows.sort_by(|one, other| {
-        (one.state, !one.here, &one.name).cmp(&(other.state, !other.here, &other.name))
+        let key = |row: &NodeRow| (row.state, !row.here, row.name.clone(), row.workers.clone());
+        key(one).cmp(&key(other))
     });
     let more = rows.len().saturating_sub(NODES);
     rows.truncate(NODES);
@@ -147,6 +199,14 @@ pub(super) fn list(
 }
 
 impl NodeRow {
+    /// Returns whether a peer of the same name is another node. One that does not answer may have moved.
+    fn is_another_than(&self, peer: &Peer) -> bool {
+        let Some(instance) = peer.instance.as_ref().filter(|_| peer.state != PeerState::Silent) else {
+            return false;
+        };
+        self.here || self.instance.as_ref().is_some_and(|own| own != instance)
+    }
+
     fn here(node: &Node, store: Option<&str>, address: Option<String>) -> Self {
         let why =
             if node.drained { Some("an operator has drained it".to_owned()) } else { node.unready.clone() };
@@ -162,6 +222,8 @@ impl NodeRow {
             ids_per_second: node.ids_per_second.map(whole),
             why: why.filter(|_| !node.ready),
             seen_unix_ms: None,
+            namesake: false,
+            instance: None,
         }
     }
 
@@ -188,6 +250,8 @@ impl NodeRow {
             ids_per_second: peer.ids_per_second,
             why,
             seen_unix_ms: peer.seen_unix_ms.filter(|_| peer.state == PeerState::Silent),
+            namesake: false,
+            instance: peer.instance.clone(),
         }
     }
 
@@ -210,6 +274,8 @@ impl NodeRow {
             ids_per_second: None,
             why,
             seen_unix_ms: of_node.until_unix_ms().filter(|_| state == NodeState::Gone),
+            namesake: false,
+            instance: None,
         }
     }
 }

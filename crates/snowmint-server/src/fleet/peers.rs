@@ -37,6 +37,8 @@ pub(super) struct Peer {
     #[serde(skip)]
     pub(super) version: Option<String>,
     #[serde(skip)]
+    pub(super) instance: Option<String>,
+    #[serde(skip)]
     pub(super) workers: Vec<u32>,
     #[serde(skip)]
     pub(super) ids_per_second: Option<u64>,
@@ -65,7 +67,8 @@ impl Peer {
         if let Some(store) = &store {
             server.peers.note(&address, store);
         }
-        let KnownPeer { name, version, seen_unix_ms, ids_per_second, .. } = server.peers.get(&address);
+        let KnownPeer { name, version, instance, seen_unix_ms, ids_per_second, .. } =
+            server.peers.get(&address);
         let store = store.unwrap_or_default();
         Self {
             state,
@@ -74,6 +77,7 @@ impl Peer {
             is_this_node: store.instance.as_deref() == Some(server.instance.as_str()),
             name,
             version,
+            instance,
             workers: store
                 .workers
                 .iter()
@@ -98,6 +102,7 @@ impl Peer {
             is_this_node: false,
             name: name.map(str::to_owned),
             version: None,
+            instance: None,
             workers: Vec::new(),
             ids_per_second: None,
             seen_unix_ms: None,
