@@ -110,7 +110,7 @@ const LONGEST_HISTORY: usize = 1024 * 1024;
 /// How commits wait for replicas. One statement, so that all parts are from the same instant.
 const MARIADB_REPLICATION: &str = concat!(
     "SELECT variable_name, variable_value FROM information_schema.global_status \
-    WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_master_no_tx') \
+    WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_master_no_tx', 'rpl_semi_sync_master_no_times') \
     UNION ALL SELECT 'rpl_semi_sync_master_enabled', CAST(@@global.rpl_semi_sync_master_enabled AS CHAR) \
     UNION ALL SELECT '~on_checked_server', IF(",
     on_checked_server!(),
@@ -121,7 +121,8 @@ const MARIADB_REPLICATION: &str = concat!(
 const MYSQL_REPLICATION: &str = concat!(
     "SELECT variable_name, variable_value FROM performance_schema.global_status \
     WHERE variable_name IN ('rpl_semi_sync_master_status', 'rpl_semi_sync_source_status', \
-        'rpl_semi_sync_master_no_tx', 'rpl_semi_sync_source_no_tx') \
+        'rpl_semi_sync_master_no_tx', 'rpl_semi_sync_source_no_tx', \
+        'rpl_semi_sync_master_no_times', 'rpl_semi_sync_source_no_times') \
     UNION ALL SELECT variable_name, variable_value FROM performance_schema.global_variables \
     WHERE variable_name IN ('rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled') \
     UNION ALL SELECT '~on_checked_server', IF(",
@@ -204,7 +205,9 @@ struct Replication {
     enabled: bool,
     /// Whether commits wait for a replica now.
     waits: bool,
-    /// Number of commits that did not wait until a replica had them.
+    /// Number of commits that did not wait until a replica had them, and of times that commits did not have to:
+    /// MySQL counts a commit as confirmed whose wait ended because semi-synchronous replication was disabled, if it
+    /// is enabled again at once.
     unconfirmed: u64,
 }
 
@@ -660,7 +663,7 @@ impl MySqlSession {
     }
 
     /// Checks that a replica has confirmed the last commit, if one has to. A commit whose wait timed out or
-    /// was killed looks like any other; only the counter of unconfirmed commits shows it.
+    /// was killed looks like any other; only the counters of [`Replication::unconfirmed`] show it.
     async fn confirm(&mut self) -> Result<(), SqlFailure> {
         self.check_others().await?;
         self.check_flushes().await?;
@@ -783,7 +786,8 @@ fn unknown(text: impl Into<String>) -> SqlFailure {
 async fn replication(sql: &mut MySqlConnection, statement: &'static str) -> Result<Replication, sqlx::Error> {
     let status = named(sql, statement).await?;
     let any_is_on = |end: &str| status.iter().any(|(name, value)| name.ends_with(end) && is_on(value));
-    let unconfirmed = status.iter().filter(|(name, _)| name.ends_with("_no_tx"));
+    let unconfirmed =
+        status.iter().filter(|(name, _)| name.ends_with("_no_tx") || name.ends_with("_no_times"));
     Ok(Replication {
         on_checked_server: status.get("~on_checked_server").is_some_and(|it| is_on(it)),
         enabled: any_is_on("_enabled"),
