@@ -34,6 +34,9 @@ const HEAD_START: Duration = Duration::from_millis(250);
 const OPEN: Duration = Duration::from_secs(3);
 /// The limit for opening a session on any of the servers.
 const CONNECT: Duration = Duration::from_secs(4);
+/// An older task that opens a session tells nothing about now: nobody waited for its failure, or its runtime has
+/// not run.
+const STALE: Duration = Duration::from_secs(5);
 /// The limit for one try of a read.
 const READ: Duration = Duration::from_secs(3);
 /// The limit for a read with all its retries.
@@ -64,7 +67,10 @@ struct ZooKeeperServers {
 enum SessionState {
     Closed,
     /// A task opens it.
-    Opening(JoinHandle<Result<Session, ZooKeeperFailure>>),
+    Opening {
+        task: JoinHandle<Result<Session, ZooKeeperFailure>>,
+        since: Instant,
+    },
     Open(Session),
 }
 
@@ -133,23 +139,26 @@ impl ZooKeeperClient {
             let mut session = self.session.lock().await;
             loop {
                 match &mut *session {
-                    SessionState::Open(session) if session.is_open() => return Ok(session.clone()),
-                    SessionState::Opening(task) => {
-                        let was_finished = task.is_finished();
-                        // A task ends without a result only when the runtime ends.
-                        let opened = task.await.unwrap_or_else(|_| Err(late()));
-                        let closed = |_| SessionState::Closed;
-                        *session = opened.as_ref().map_or_else(closed, |it| SessionState::Open(it.clone()));
-                        // A failure that nobody waited for says nothing about now.
-                        if opened.is_ok() || !was_finished {
-                            return opened;
+                    SessionState::Open(open) if open.is_open() => return Ok(open.clone()),
+                    SessionState::Opening { task, since } if since.elapsed() < STALE => {
+                        match task.await.unwrap_or_else(|ended| match ended.try_into_panic() {
+                            Ok(panic) => std::panic::resume_unwind(panic),
+                            // Its runtime has ended.
+                            Err(_) => Err(late()),
+                        }) {
+                            Ok(open) => *session = SessionState::Open(open),
+                            Err(failure) => {
+                                *session = SessionState::Closed;
+                                return Err(failure);
+                            }
                         }
                     }
-                    SessionState::Open(_) | SessionState::Closed => {
+                    SessionState::Opening { .. } | SessionState::Open(_) | SessionState::Closed => {
                         let servers = Arc::clone(&self.servers);
-                        *session = SessionState::Opening(tokio::spawn(async move {
+                        let task = tokio::spawn(async move {
                             timeout(CONNECT, servers.connect_to_any()).await.unwrap_or_else(|_| Err(late()))
-                        }));
+                        });
+                        *session = SessionState::Opening { task, since: Instant::now() };
                     }
                 }
             }
