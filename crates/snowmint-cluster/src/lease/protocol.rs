@@ -172,11 +172,18 @@ impl Begin for AfterLastGrant {
 /// How many abandoned claims, and how many recent tags, to remember: only the last few writes can still
 /// arrive.
 const MAX_REMEMBERED: usize = 16;
-/// The longest wait for a store that fails, or for a worker that may become free. Ids return this soon after
-/// the store does, however long the window.
+/// The longest wait for a store that refuses calls, or for a worker that may become free. Ids return this soon
+/// after the store does, however long the window.
 const LONGEST_WAIT_MS: u64 = 2_000;
 /// A failed call that took this long got no answer. A store that is down refuses calls at once.
 const UNANSWERED_MS: u64 = 2_000;
+/// The longest wait for a store that does not answer, for each worker of the pool. So many nodes may wait for it,
+/// each with up to three reads a try: then a store that executes 400 reads a second gets through.
+const UNANSWERED_WAIT_MS: u64 = 10;
+/// The longest wait for a store that does not answer, however large the pool.
+const LONGEST_UNANSWERED_WAIT_MS: u64 = 300_000;
+/// As many calls in a row without an answer that the wait no longer grows.
+const MOST_UNANSWERED: u8 = 16;
 
 /// One attempt to write. A later load may show that it succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -380,9 +387,13 @@ pub struct LeaseProtocol<B = AfterLastGrant> {
     /// The revisions of records with a gap now and a lease in the future, by worker, and since when they are
     /// the same, by the steady clock.
     unrenewed: BTreeMap<u32, (Revision, u64)>,
+    /// The end of the last lease, which the node may still use although it has left it; 0 if there is none.
+    lost_until_unix_ms: u64,
     /// The first instant after every used timestamp, once the lease is to be released.
     release_from_unix_ms: Option<u64>,
     failures: u32,
+    /// Calls in a row that got no answer, as far as they matter.
+    unanswered: u8,
     /// When the current call was sent, by the steady clock.
     sent_steady_ms: u64,
     /// The node claims no worker before this time of the steady clock.
@@ -435,8 +446,10 @@ impl<B: Begin> LeaseProtocol<B> {
             abandoned_claims: VecDeque::new(),
             watched: None,
             unrenewed: BTreeMap::new(),
+            lost_until_unix_ms: 0,
             release_from_unix_ms: None,
             failures: 0,
+            unanswered: 0,
             sent_steady_ms: 0,
             claim_nothing_before_steady_ms: 0,
             confirmed_ahead_ms: 0,
@@ -519,6 +532,10 @@ impl<B: Begin> LeaseProtocol<B> {
     pub fn step(&mut self, now: Now, input: LeaseInput) -> LeaseTurn {
         let state = std::mem::replace(&mut self.state, State::Stopped);
         self.jumped.look(self.jump_ms(now), now.steady_ms, self.settings.window_ms);
+        if let Some(is_failure) = input.is_failed_call() {
+            let got_no_answer = is_failure && self.call_took_ms(now) >= UNANSWERED_MS;
+            self.unanswered = if got_no_answer { (self.unanswered + 1).min(MOST_UNANSWERED) } else { 0 };
+        }
         let next = match (state, input) {
             (State::Stopped, _) => LeaseNext::Stop,
             (state, LeaseInput::Release { used_until_unix_ms }) => {
@@ -862,6 +879,7 @@ impl<B: Begin> LeaseProtocol<B> {
     fn leave_gap(&mut self, now: Now, lease: &RecordedLease) -> LeaseNext {
         let SettledLease { worker, until_unix_ms, .. } = lease.settled;
         self.lease = None;
+        self.lost_until_unix_ms = until_unix_ms;
         self.events.push(LeaseEvent::GapEnds { worker, until_unix_ms });
         self.proceed(now, State::Seek)
     }
@@ -1020,6 +1038,7 @@ impl<B: Begin> LeaseProtocol<B> {
             }
         }
         if lease.is_usable {
+            self.lost_until_unix_ms = until_unix_ms;
             self.events.push(LeaseEvent::Lost { worker, until_unix_ms });
         }
         self.proceed(now, State::Seek)
@@ -1040,32 +1059,48 @@ impl<B: Begin> LeaseProtocol<B> {
 // Wait.
 impl<B: Begin> LeaseProtocol<B> {
     /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s.
-    /// A call that got no answer is followed by a wait of at least half the time that it took, doubled with each
-    /// failure, and at most 1/6 of the window: the store may be busy with calls that other nodes have given up,
-    /// and more of them would keep it busy forever.
     ///
-    /// With a lease, the wait is at most a quarter of the remaining time, so that the lease does not end in a
-    /// wait after the store has recovered.
+    /// A store that does not answer may be busy with calls that other nodes have given up, and more of them would
+    /// keep it busy forever. So from the second such call in a row on, the wait doubles, up to what a pool full of
+    /// nodes needs; a call and its wait take at most half the window, because a store that bears the renewals bears
+    /// a try in that time too.
+    ///
+    /// With a lease, the wait is at most a quarter of the remaining time, less two such calls, so that the lease
+    /// does not end in a wait after the store has recovered.
     ///
     /// A random part, up to half, is subtracted, so that nodes that failed at the same time do not retry at
     /// the same time.
     fn wait_after_failure(&mut self, now: Now, state: State) -> LeaseNext {
-        let sixth_ms = self.settings.window_ms / 6;
-        let longest_ms = sixth_ms.min(LONGEST_WAIT_MS);
-        let first_ms = (self.settings.window_ms / 200 + 1).min(longest_ms);
-        let took_ms = now.steady_ms.saturating_sub(self.sent_steady_ms);
-        let unanswered_ms = if took_ms < UNANSWERED_MS { 0 } else { took_ms.min(sixth_ms) };
-        let doubled = |ms: u64, most_ms: u64| (ms << self.failures.min(10)).min(most_ms);
-        let left_ms = self.settled_lease().map_or(0, |lease| lease.until_unix_ms.saturating_sub(now.unix_ms));
-        let most_ms = match left_ms {
+        let LeaseSettings { window_ms, pool, .. } = &self.settings;
+        let longest_ms = (window_ms / 6).min(LONGEST_WAIT_MS);
+        let first_ms = (window_ms / 200 + 1).min(longest_ms);
+        let refused_ms = (first_ms << self.failures.min(10)).min(longest_ms);
+        let pool_ms = u64::from(pool.workers()) * UNANSWERED_WAIT_MS;
+        let took_ms = self.call_took_ms(now);
+        let longest_unanswered_ms = pool_ms
+            .clamp(LONGEST_WAIT_MS, LONGEST_UNANSWERED_WAIT_MS)
+            .min(window_ms / 2 - took_ms.min(window_ms / 4));
+        let unanswered_ms = match self.unanswered {
+            // Nobody waits for the answers of a node that stops.
+            _ if self.release_from_unix_ms.is_some() => 0,
+            0 | 1 => 0,
+            calls => (LONGEST_WAIT_MS << (calls - 2)).min(longest_unanswered_ms),
+        };
+        let ends_unix_ms = self.settled_lease().map_or(self.lost_until_unix_ms, |lease| lease.until_unix_ms);
+        let most_ms = match ends_unix_ms.saturating_sub(now.unix_ms) {
             // There is no lease, or it has ended, so there is no hurry.
             0 => u64::MAX,
-            left_ms => first_ms.max(left_ms / 4),
+            left_ms => first_ms.max(left_ms.saturating_sub(2 * took_ms) / 4),
         };
-        let wait_ms = doubled(first_ms, longest_ms).max(doubled(unanswered_ms / 2, sixth_ms)).min(most_ms);
+        let wait_ms = refused_ms.max(unanswered_ms).min(most_ms);
         self.failures = self.failures.saturating_add(1);
         let sooner_ms = self.random.below(wait_ms / 2 + 1);
         self.wait_at_least(state, wait_ms - sooner_ms)
+    }
+
+    /// Returns how long the last call took, if it has just ended.
+    const fn call_took_ms(&self, now: Now) -> u64 {
+        now.steady_ms.saturating_sub(self.sent_steady_ms)
     }
 
     fn wait_about(&mut self, state: State, wait_ms: u64) -> LeaseNext {

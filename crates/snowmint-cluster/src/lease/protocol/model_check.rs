@@ -385,6 +385,8 @@ impl<B: Rule> ModelState<B> {
             }
             forget_times(protocol);
             protocol.failures = 0;
+            protocol.unanswered = 0;
+            protocol.lost_until_unix_ms = 0;
             protocol.random = SplitMix64::of(0);
         }
         self.each_name_outside(&mut |name| renaming.learn(name));
@@ -459,7 +461,10 @@ fn each_name_inside<B>(protocol: &mut LeaseProtocol<B>, each: &mut dyn FnMut(Nam
         jumped: _,
         settings: _,
         release_from_unix_ms: _,
+        // Waits have any length in the model.
         failures: _,
+        unanswered: _,
+        lost_until_unix_ms: _,
         next_tag: _,
         recent_tags,
         salt: _,

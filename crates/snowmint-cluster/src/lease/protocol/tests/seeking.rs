@@ -80,29 +80,38 @@ fn a_node_looks_where_its_name_leads_claims_what_is_free_and_finds_it_again() {
 }
 
 /// Goal: nodes do not keep a slow store busy with calls that they have given up, and come back soon if it was down.
-/// Method: failures in a row, of calls that end at the driver's limit or at once, with a long window.
+/// Method: failures in a row, of calls that end at the driver's limit or at once; in pools of 1,024 and 8,192 workers,
+/// with windows of 24 s and 5 min.
 #[test]
-fn calls_without_an_answer_are_followed_by_longer_waits() {
-    const LONG: u64 = 300_000;
+fn calls_without_an_answer_are_followed_by_longer_waits_in_larger_pools() {
     const LIMIT: u64 = 6_000;
-    let waits = |seed: u128, took: u64| {
-        let settings = LeaseSettings { window_ms: LONG, ..settings(WorkerChoice::Any) };
+    let pool = |bits: u32| {
+        let layout = format!("time:41 worker:{bits} sequence:{} epoch:2020-01-01", 22 - bits);
+        WorkerPool::new(layout.parse().unwrap(), DatacenterId(0))
+    };
+    let waits = |bits, window_ms, seed, calls: &[u64]| {
+        let settings = LeaseSettings { window_ms, pool: pool(bits), ..settings(WorkerChoice::Any) };
         let (mut protocol, mut now) = (LeaseProtocol::new(settings, seed), NOW);
-        [(); 8].map(|()| {
+        let wait_after = |took: &u64| {
             protocol.step(at(now), LeaseInput::Wake);
             now += took;
             let turn = protocol.step(at(now), LeaseInput::Looked(Err(CallFailure::NotDone)));
             let LeaseNext::Wait(ms) = turn.next else { panic!("{turn:?}") };
             now += ms;
             ms
-        })
+        };
+        calls.iter().map(wait_after).collect::<Vec<_>>()
     };
     for seed in 0..100 {
-        for (ms, nth) in waits(seed, LIMIT).into_iter().zip(0..) {
-            let most = ((LIMIT / 2) << nth).min(LONG / 6);
-            assert!((most / 2..=most).contains(&ms), "{ms} after {nth} failures");
+        for (bits, window, longest) in [(10, 300_000, 10_240), (13, 300_000, 81_920), (13, 24_000, 6_000)] {
+            for (ms, nth) in waits(bits, window, seed, &[LIMIT; 9]).into_iter().zip(0..) {
+                let most = if nth == 0 { window / 200 + 1 } else { (1_000 << nth).min(longest) };
+                assert!((most / 2..=most).contains(&ms), "{ms} after {nth} others, window {window}");
+            }
+            // What is refused is asked again soon, also if calls had no answer before, or have none after.
+            let mixed = [&[LIMIT; 5][..], &[50; 9], &[LIMIT]].concat();
+            assert!(waits(bits, window, seed, &mixed)[5..].iter().all(|ms| *ms <= LONGEST_WAIT_MS));
         }
-        assert!(waits(seed, 50).iter().all(|ms| *ms <= LONGEST_WAIT_MS));
     }
 }
 
