@@ -15,6 +15,7 @@ mod systemd;
 mod trace_flags;
 
 use std::convert::Infallible;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -372,7 +373,8 @@ async fn open_soon(plan: &ServePlan) -> Result<Option<Arc<dyn Store>>, Failure> 
     }
 }
 
-/// Retries an attempt, with growing waits, until it succeeds or fails permanently. Logs `problem` meanwhile.
+/// Retries an attempt, with growing waits, until it succeeds or fails permanently. Logs `problem` meanwhile. A part of each
+/// wait is random, so that nodes that start together do not ask together.
 async fn retry<T>(
     problem: &str,
     mut attempt: impl AsyncFnMut() -> Result<T, StoreAttempt>,
@@ -401,10 +403,17 @@ async fn retry<T>(
             since_log = Duration::ZERO;
         }
         systemd::waits(problem, wait);
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(wait / 2 + random_part(wait / 2)).await;
         since_log += wait;
         wait = (wait * 2).min(LONGEST_WAIT);
     }
+}
+
+/// Returns a random part of a wait.
+fn random_part(wait: Duration) -> Duration {
+    // The keys of a `RandomState` are random.
+    let random = RandomState::new().build_hasher().finish();
+    Duration::from_nanos(random.checked_rem(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)).unwrap_or(0))
 }
 
 /// Opens a port on the threads that serve requests.

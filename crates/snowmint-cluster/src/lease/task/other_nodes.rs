@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use snowmint::Clock as _;
+use snowmint::random::SplitMix64;
 use tokio::time::{sleep, timeout};
 
 use super::report::StoreAccess;
@@ -50,6 +51,7 @@ impl LeaseTask {
         }
         let node = Arc::clone(&self.node);
         let mut compared = node.clock_compared.lock().await;
+        let mut failures = 0;
         while !*compared {
             match self.look_for_nodes_behind().await {
                 Ok(None) => *compared = true,
@@ -58,9 +60,23 @@ impl LeaseTask {
                     sleep(LOOK_AGAIN).await;
                 }
                 // A check that was not made is not one that found nothing.
-                Err(_) => sleep(LOOK_AGAIN).await,
+                Err(_) => {
+                    failures += 1;
+                    sleep(self.pause_after(failures)).await;
+                }
             }
         }
+    }
+
+    /// Returns the pause after so many failed looks: nodes that start together do not keep a slow store busy
+    /// with lists.
+    fn pause_after(&self, failures: u64) -> Duration {
+        let longest_ms = (self.node.settings().window_ms / 4).max(1_000);
+        let pause_ms = (1_000 * failures).min(longest_ms);
+        // Without random numbers, it is the longest.
+        let seed = random_seed().map(|seed| SplitMix64::of((seed >> 64) as u64));
+        let sooner_ms = seed.map_or(0, |mut random| random.below(pause_ms / 2 + 1));
+        Duration::from_millis(pause_ms - sooner_ms)
     }
 
     /// Returns a node that renews its lease by a clock far behind this one, and how far it is behind.
