@@ -78,6 +78,7 @@ fn halves() -> (Vec<Published>, Vec<Published>) {
 /// | tuned | 46 | 21 | 42 | 42 |
 /// | set aside | 45 | 26 | 41 | 43 |
 #[test]
+#[cfg_attr(miri, ignore = "minutes of JSON and logarithms")]
 fn nine_of_ten_are_right_alone_and_in_their_columns() {
     let (tuned, aside) = halves();
     assert_eq!((tuned.len(), aside.len()), (46, 45), "an id was added or lost");
