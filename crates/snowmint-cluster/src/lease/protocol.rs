@@ -177,10 +177,10 @@ const MAX_REMEMBERED: usize = 16;
 const LONGEST_WAIT_MS: u64 = 2_000;
 /// A failed call that took this long got no answer. A store that is down refuses calls at once.
 const UNANSWERED_MS: u64 = 2_000;
-/// The longest wait for a store that does not answer, for each worker of the pool. So many nodes may wait for it,
+/// The longest wait for a store that does not answer, for each worker of the layout. So many nodes may wait for it,
 /// each with up to three reads a try: then a store that executes 400 reads a second gets through.
 const UNANSWERED_WAIT_MS: u64 = 10;
-/// The longest wait for a store that does not answer, however large the pool.
+/// The longest wait for a store that does not answer, however large the layout.
 const LONGEST_UNANSWERED_WAIT_MS: u64 = 300_000;
 /// As many calls in a row without an answer that the wait no longer grows.
 const MOST_UNANSWERED: u8 = 16;
@@ -392,8 +392,10 @@ pub struct LeaseProtocol<B = AfterLastGrant> {
     /// The first instant after every used timestamp, once the lease is to be released.
     release_from_unix_ms: Option<u64>,
     failures: u32,
-    /// Calls in a row that got no answer, as far as they matter.
-    unanswered: u8,
+    /// Calls in a row that got no answer, as far as they matter. A store may answer reads although it answers no
+    /// writes.
+    unanswered_reads: u8,
+    unanswered_writes: u8,
     /// When the current call was sent, by the steady clock.
     sent_steady_ms: u64,
     /// The node claims no worker before this time of the steady clock.
@@ -449,7 +451,8 @@ impl<B: Begin> LeaseProtocol<B> {
             lost_until_unix_ms: 0,
             release_from_unix_ms: None,
             failures: 0,
-            unanswered: 0,
+            unanswered_reads: 0,
+            unanswered_writes: 0,
             sent_steady_ms: 0,
             claim_nothing_before_steady_ms: 0,
             confirmed_ahead_ms: 0,
@@ -532,10 +535,7 @@ impl<B: Begin> LeaseProtocol<B> {
     pub fn step(&mut self, now: Now, input: LeaseInput) -> LeaseTurn {
         let state = std::mem::replace(&mut self.state, State::Stopped);
         self.jumped.look(self.jump_ms(now), now.steady_ms, self.settings.window_ms);
-        if let Some(is_failure) = input.is_failed_call() {
-            let got_no_answer = is_failure && self.call_took_ms(now) >= UNANSWERED_MS;
-            self.unanswered = if got_no_answer { (self.unanswered + 1).min(MOST_UNANSWERED) } else { 0 };
-        }
+        self.count_unanswered(now, &input);
         let next = match (state, input) {
             (State::Stopped, _) => LeaseNext::Stop,
             (state, LeaseInput::Release { used_until_unix_ms }) => {
@@ -1061,8 +1061,8 @@ impl<B: Begin> LeaseProtocol<B> {
     /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s.
     ///
     /// A store that does not answer may be busy with calls that other nodes have given up, and more of them would
-    /// keep it busy forever. So from the second such call in a row on, the wait doubles, up to what a pool full of
-    /// nodes needs; a call and its wait take at most half the window, because a store that bears the renewals bears
+    /// keep it busy forever. So from the second such call in a row on, the wait doubles, up to what a layout full
+    /// of nodes needs; a call and its wait take at most half the window, because a store that bears the renewals bears
     /// a try in that time too.
     ///
     /// With a lease, the wait is at most a quarter of the remaining time, less two such calls, so that the lease
@@ -1075,12 +1075,13 @@ impl<B: Begin> LeaseProtocol<B> {
         let longest_ms = (window_ms / 6).min(LONGEST_WAIT_MS);
         let first_ms = (window_ms / 200 + 1).min(longest_ms);
         let refused_ms = (first_ms << self.failures.min(10)).min(longest_ms);
-        let pool_ms = u64::from(pool.workers()) * UNANSWERED_WAIT_MS;
+        // Datacenters may share a store.
+        let all_ms = pool.layout().workers().saturating_mul(UNANSWERED_WAIT_MS);
         let took_ms = self.call_took_ms(now);
-        let longest_unanswered_ms = pool_ms
+        let longest_unanswered_ms = all_ms
             .clamp(LONGEST_WAIT_MS, LONGEST_UNANSWERED_WAIT_MS)
             .min(window_ms / 2 - took_ms.min(window_ms / 4));
-        let unanswered_ms = match self.unanswered {
+        let unanswered_ms = match self.unanswered_reads.max(self.unanswered_writes) {
             // Nobody waits for the answers of a node that stops.
             _ if self.release_from_unix_ms.is_some() => 0,
             0 | 1 => 0,
@@ -1096,6 +1097,25 @@ impl<B: Begin> LeaseProtocol<B> {
         self.failures = self.failures.saturating_add(1);
         let sooner_ms = self.random.below(wait_ms / 2 + 1);
         self.wait_at_least(state, wait_ms - sooner_ms)
+    }
+
+    fn count_unanswered(&mut self, now: Now, input: &LeaseInput) {
+        let got_no_answer = self.call_took_ms(now) >= UNANSWERED_MS;
+        let counted = |calls: u8, is_failure: bool| {
+            if is_failure && got_no_answer { (calls + 1).min(MOST_UNANSWERED) } else { 0 }
+        };
+        match input {
+            LeaseInput::Wake | LeaseInput::Release { .. } => {}
+            LeaseInput::Looked(answer) => {
+                self.unanswered_reads = counted(self.unanswered_reads, answer.is_err());
+            }
+            LeaseInput::Loaded(answer) => {
+                self.unanswered_reads = counted(self.unanswered_reads, answer.is_err());
+            }
+            LeaseInput::Swapped(answer) => {
+                self.unanswered_writes = counted(self.unanswered_writes, answer.is_err());
+            }
+        }
     }
 
     /// Returns how long the last call took, if it has just ended.

@@ -124,18 +124,6 @@ pub enum LeaseInput {
     },
 }
 
-impl LeaseInput {
-    /// Returns whether a call failed; `None` if no call has ended.
-    pub(super) const fn is_failed_call(&self) -> Option<bool> {
-        match self {
-            Self::Wake | Self::Release { .. } => None,
-            Self::Looked(answer) => Some(answer.is_err()),
-            Self::Loaded(answer) => Some(answer.is_err()),
-            Self::Swapped(answer) => Some(answer.is_err()),
-        }
-    }
-}
-
 /// What to do next.
 #[expect(clippy::large_enum_variant, reason = "few exist at a time: one for each lease of a node")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -385,7 +385,8 @@ impl<B: Rule> ModelState<B> {
             }
             forget_times(protocol);
             protocol.failures = 0;
-            protocol.unanswered = 0;
+            protocol.unanswered_reads = 0;
+            protocol.unanswered_writes = 0;
             protocol.lost_until_unix_ms = 0;
             protocol.random = SplitMix64::of(0);
         }
@@ -463,7 +464,8 @@ fn each_name_inside<B>(protocol: &mut LeaseProtocol<B>, each: &mut dyn FnMut(Nam
         release_from_unix_ms: _,
         // Waits have any length in the model.
         failures: _,
-        unanswered: _,
+        unanswered_reads: _,
+        unanswered_writes: _,
         lost_until_unix_ms: _,
         next_tag: _,
         recent_tags,

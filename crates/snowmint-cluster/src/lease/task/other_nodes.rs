@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use snowmint::Clock as _;
 use snowmint::random::SplitMix64;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::report::StoreAccess;
 use super::{LOOK_AGAIN, LeaseTask, random_seed};
@@ -22,6 +22,10 @@ use crate::lease::record::Tag;
 /// The longest wait for a renewal. A node with a window of more than 17 s may renew later, and is then taken
 /// for dead.
 const LONGEST_WATCH_MS: u64 = 10_000;
+/// A look that failed after this time got no answer. The longest pause while the store refuses calls.
+const LONGEST_PAUSE_MS: u64 = 2_000;
+/// The pause after a look that failed at once.
+const LOOK_AGAIN_MS: u64 = 1_000;
 
 /// Returns the leases of other nodes that ended longer ago than clocks may differ.
 fn ended_long_ago(settings: &LeaseSettings, entries: Vec<LeaseEntry>, now_unix_ms: u64) -> Vec<LeaseEntry> {
@@ -51,32 +55,34 @@ impl LeaseTask {
         }
         let node = Arc::clone(&self.node);
         let mut compared = node.clock_compared.lock().await;
-        let mut failures = 0;
+        let mut unanswered = 0;
         while !*compared {
+            let began = Instant::now();
             match self.look_for_nodes_behind().await {
                 Ok(None) => *compared = true,
                 Ok(Some((entry, ahead_ms))) => {
+                    unanswered = 0;
                     self.ahead_of_node(entry.worker, holder_of(&entry), ahead_ms);
                     sleep(LOOK_AGAIN).await;
                 }
                 // A check that was not made is not one that found nothing.
                 Err(_) => {
-                    failures += 1;
-                    sleep(self.pause_after(failures)).await;
+                    let is_unanswered = began.elapsed() >= Duration::from_millis(LONGEST_PAUSE_MS);
+                    unanswered = if is_unanswered { unanswered + 1 } else { 0 };
+                    sleep(self.pause_after(unanswered)).await;
                 }
             }
         }
     }
 
-    /// Returns the pause after so many failed looks: nodes that start together do not keep a slow store busy
-    /// with lists.
-    fn pause_after(&self, failures: u64) -> Duration {
-        let longest_ms = (self.node.settings().window_ms / 4).max(1_000);
-        let pause_ms = (1_000 * failures).min(longest_ms);
+    /// Returns the pause after so many looks in a row without an answer: nodes that start together do not keep a
+    /// slow store busy with lists.
+    fn pause_after(&self, unanswered: u32) -> Duration {
+        let longest_ms = LONGEST_PAUSE_MS.max(self.node.settings().window_ms / 4);
+        let pause_ms = (LOOK_AGAIN_MS << unanswered.min(16)).min(longest_ms);
         // Without random numbers, it is the longest.
         let seed = random_seed().map(|seed| SplitMix64::of((seed >> 64) as u64));
-        let sooner_ms = seed.map_or(0, |mut random| random.below(pause_ms / 2 + 1));
-        Duration::from_millis(pause_ms - sooner_ms)
+        Duration::from_millis(pause_ms - seed.map_or(0, |mut random| random.below(pause_ms / 2 + 1)))
     }
 
     /// Returns a node that renews its lease by a clock far behind this one, and how far it is behind.

@@ -115,6 +115,35 @@ fn calls_without_an_answer_are_followed_by_longer_waits_in_larger_pools() {
     }
 }
 
+/// Goal: the same if only writes hang. Method: a look finds a free worker, and the claim gets no answer, in turns.
+#[test]
+fn writes_without_an_answer_are_counted_although_reads_are_answered() {
+    let settings = LeaseSettings { window_ms: 300_000, ..settings(WorkerChoice::Any) };
+    let (mut protocol, mut now) = (LeaseProtocol::new(settings, 7), NOW);
+    let waits = [(); 6].map(|()| {
+        let mut turn = protocol.step(at(now), LeaseInput::Wake);
+        loop {
+            turn = match turn.next {
+                LeaseNext::Call(LeaseCall::Look { .. }) => protocol.step(at(now), listed(vec![])),
+                LeaseNext::Call(LeaseCall::Load(_)) => protocol.step(at(now), LeaseInput::Loaded(Ok(None))),
+                LeaseNext::Call(LeaseCall::Swap { .. }) => {
+                    now += 6_000;
+                    let turn = protocol.step(at(now), LeaseInput::Swapped(Err(CallFailure::Unknown)));
+                    let LeaseNext::Wait(ms) = turn.next else { panic!("{turn:?}") };
+                    now += ms;
+                    return ms;
+                }
+                LeaseNext::Wait(ms) => {
+                    now += ms;
+                    protocol.step(at(now), LeaseInput::Wake)
+                }
+                LeaseNext::Stop => panic!("{turn:?}"),
+            };
+        }
+    });
+    assert!(waits[5] >= 5_000, "{waits:?}");
+}
+
 #[test]
 fn workers_of_others_are_taken_after_a_look_at_ten_those_that_ended_first_before() {
     let mut store = Pretend::full(NOW);
