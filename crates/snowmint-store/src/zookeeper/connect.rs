@@ -34,8 +34,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 const OPEN: Duration = Duration::from_secs(3);
 /// The limit for opening a session on any of the servers.
 const CONNECT: Duration = Duration::from_secs(4);
-/// An older task that opens a session tells nothing about now: nobody waited for its failure, or its runtime has
-/// not run.
+/// A task that has not opened a session for this long does not run: its runtime stands still.
 const STALE: Duration = Duration::from_secs(5);
 /// The limit for one try of a read.
 const READ: Duration = Duration::from_secs(3);
@@ -140,17 +139,25 @@ impl ZooKeeperClient {
             loop {
                 match &mut *session {
                     SessionState::Open(open) if open.is_open() => return Ok(open.clone()),
-                    SessionState::Opening { task, since } if since.elapsed() < STALE => {
-                        match task.await.unwrap_or_else(|ended| match ended.try_into_panic() {
-                            Ok(panic) => std::panic::resume_unwind(panic),
-                            // Its runtime has ended.
-                            Err(_) => Err(late()),
-                        }) {
-                            Ok(open) => *session = SessionState::Open(open),
-                            Err(failure) => {
-                                *session = SessionState::Closed;
-                                return Err(failure);
+                    SessionState::Opening { task, since }
+                        if task.is_finished() || since.elapsed() < STALE =>
+                    {
+                        let was_finished = task.is_finished();
+                        let opened = task.await;
+                        *session = SessionState::Closed;
+                        match opened {
+                            Ok(Ok(open)) => {
+                                *session = SessionState::Open(open.clone());
+                                return Ok(open);
                             }
+                            // A failure that nobody waited for says nothing about now, unless it is lasting.
+                            Ok(Err(failure)) if was_finished && failure.may_pass() => {}
+                            Ok(Err(failure)) => return Err(failure),
+                            Err(ended) => match ended.try_into_panic() {
+                                Ok(panic) => std::panic::resume_unwind(panic),
+                                // Its runtime has ended.
+                                Err(_) => return Err(late()),
+                            },
                         }
                     }
                     SessionState::Opening { .. } | SessionState::Open(_) | SessionState::Closed => {

@@ -36,6 +36,16 @@ pub(super) enum ZooKeeperFailure {
 }
 
 impl ZooKeeperFailure {
+    /// Whether a later try may succeed although nobody changes anything.
+    pub(super) const fn may_pass(&self) -> bool {
+        match self {
+            Self::NotSent | Self::NoAnswer(_) | Self::Lost(_) => true,
+            Self::NoSession(refusal) => matches!(refusal.kind, StoreErrorKind::Unavailable),
+            Self::Refused(_) => self.is_about_the_session(),
+            Self::AnotherEnsemble { .. } => false,
+        }
+    }
+
     /// Whether the session failed, so that another one may succeed.
     pub(super) const fn is_about_the_session(&self) -> bool {
         match self {
