@@ -115,6 +115,9 @@ struct WorkerRow {
     left_ms: u64,
     #[serde(skip)]
     longest_ms: u64,
+    /// When its record was first seen as it is; 0 if that was the first look.
+    #[serde(skip)]
+    changed_unix_ms: u64,
 }
 
 /// The workers of a layout in a datacenter.
@@ -285,17 +288,19 @@ impl LeaseRecords {
 
 impl LeaseRecords {
     /// Marks the workers whose leases ended without a release since `before` was read, or had ended so by
-    /// then.
+    /// then, and those whose records changed.
     fn mark_lapsed(&mut self, before: &Self) {
         let key = |worker: &WorkerRow| (worker.pool.clone(), worker.worker);
         let before: HashMap<_, &WorkerRow> =
             before.workers.iter().map(|worker| (key(worker), worker)).collect();
         for worker in &mut self.workers {
+            worker.changed_unix_ms = self.read_unix_ms;
             let Some(before) = before.get(&key(worker)) else { continue };
             worker.lapsed = worker.has_lapsed(before);
             // A renewal shows the window, which may be another one after a restart.
             if worker.tag == before.tag {
                 worker.longest_ms = worker.longest_ms.max(before.longest_ms);
+                worker.changed_unix_ms = before.changed_unix_ms;
             }
         }
     }
@@ -392,6 +397,7 @@ impl WorkerRow {
             tag: record.map(|record| record.tag),
             left_ms,
             longest_ms: left_ms,
+            changed_unix_ms: 0,
         }
     }
 
@@ -925,6 +931,8 @@ mod tests {
         let mut read = LeaseRecords::of(&entries, None, Duration::ZERO, START);
         for worker in &mut read.workers {
             worker.holder = Some("twin".to_owned());
+            worker.from_unix_ms = Some(START - 5_000);
+            worker.changed_unix_ms = START;
         }
         let peer = |address: &str, instance: &str, worker| Peer {
             state: peers::PeerState::Ready,
@@ -951,8 +959,8 @@ mod tests {
         let held = HeldLease { pool: POOL.to_owned(), worker: 1, until_unix_ms: START + 10_000 };
         node.leases = vec![held];
         assert_eq!(rows(&node, &two[1..]), ["null [1] true", "b:1 [2] true"]);
-        // The lease of a process that ended is not renewed.
-        read.workers[1].left_ms = 1;
+        // Not renewed since the other began: that of a process that ended.
+        read.workers[0].from_unix_ms = Some(START + 1);
         let (rows, _) = nodes::list(&node, None, &[], Some(&read));
         assert_eq!(rows.len(), 1, "{rows:?}");
     }

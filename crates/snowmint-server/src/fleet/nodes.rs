@@ -80,17 +80,23 @@ impl OfNode<'_> {
     }
 
     /// Splits the leases of one name among the nodes that have it. A node adds to its name for a further lease
-    /// in a pool: leases in one pool under the bare name are those of as many nodes, if all are renewed.
+    /// in a pool: leases in one pool under the bare name are those of as many nodes, if each was renewed since the
+    /// others began. Otherwise the node has started again on another worker.
     fn split(self, name: &str) -> Vec<Self> {
         let is_bare = |it: &&WorkerRow| it.holder.as_deref() == Some(name) && !it.is_overdue();
+        let bare: Vec<&WorkerRow> = self.held.iter().copied().filter(is_bare).collect();
+        let goes_on = |lease: &&WorkerRow| {
+            let others = bare.iter().filter(|it| it.pool == lease.pool && it.worker != lease.worker);
+            others.filter_map(|it| it.from_unix_ms).all(|began| lease.changed_unix_ms > began)
+        };
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for lease in self.held.iter().copied().filter(is_bare) {
+        for lease in bare.iter().copied().filter(goes_on) {
             *counts.entry(&lease.pool).or_default() += 1;
         }
         let most = counts.into_iter().max_by_key(|(_, count)| *count);
         let Some((pool, _)) = most.filter(|(_, count)| *count > 1) else { return vec![self] };
         let (bare, others): (Vec<_>, Vec<_>) =
-            self.held.into_iter().partition(|it| is_bare(it) && it.pool == pool);
+            self.held.iter().partition(|it| is_bare(it) && goes_on(it) && it.pool == pool);
         let mut nodes: Vec<Self> =
             bare.into_iter().map(|it| Self { held: vec![it], lapsed: Vec::new() }).collect();
         // Which of them holds the others, nothing says.
@@ -109,7 +115,10 @@ impl<'a> OfNodes<'a> {
     fn take(&mut self, name: &str, workers: &[u32]) -> OfNode<'a> {
         let Some(all) = self.0.get_mut(name) else { return OfNode::default() };
         let is_held = |it: &OfNode<'_>| it.held.first().is_some_and(|it| workers.contains(&it.worker));
-        let place = if all.len() == 1 { Some(0) } else { all.iter().position(is_held) };
+        // One that does not answer says no workers.
+        let is_any = all.len() == 1 || workers.is_empty();
+        let place = if is_any { Some(0) } else { all.iter().position(is_held) };
+        let place = place.filter(|place| *place < all.len());
         place.map(|place| all.remove(place)).unwrap_or_default()
     }
 }
@@ -189,10 +198,7 @@ pub(super) fn list(
     for row in &mut rows {
         row.namesake = counts.get(&row.name).is_some_and(|count| *count > 1);
     }
-    rows.sort_by(|one, other| {
-        let key = |row: &NodeRow| (row.state, !row.here, row.name.clone(), row.workers.clone());
-        key(one).cmp(&key(other))
-    });
+    rows.sort_by_cached_key(|row| (row.state, !row.here, row.name.clone(), row.workers.clone()));
     let more = rows.len().saturating_sub(NODES);
     rows.truncate(NODES);
     (rows, more)
