@@ -1100,21 +1100,17 @@ impl<B: Begin> LeaseProtocol<B> {
     }
 
     fn count_unanswered(&mut self, now: Now, input: &LeaseInput) {
-        let got_no_answer = self.call_took_ms(now) >= UNANSWERED_MS;
-        let counted = |calls: u8, is_failure: bool| {
-            if is_failure && got_no_answer { (calls + 1).min(MOST_UNANSWERED) } else { 0 }
+        let (calls, is_failure) = match input {
+            LeaseInput::Wake | LeaseInput::Release { .. } => return,
+            LeaseInput::Looked(answer) => (&mut self.unanswered_reads, answer.is_err()),
+            LeaseInput::Loaded(answer) => (&mut self.unanswered_reads, answer.is_err()),
+            LeaseInput::Swapped(answer) => (&mut self.unanswered_writes, answer.is_err()),
         };
-        match input {
-            LeaseInput::Wake | LeaseInput::Release { .. } => {}
-            LeaseInput::Looked(answer) => {
-                self.unanswered_reads = counted(self.unanswered_reads, answer.is_err());
-            }
-            LeaseInput::Loaded(answer) => {
-                self.unanswered_reads = counted(self.unanswered_reads, answer.is_err());
-            }
-            LeaseInput::Swapped(answer) => {
-                self.unanswered_writes = counted(self.unanswered_writes, answer.is_err());
-            }
+        match (is_failure, now.steady_ms.saturating_sub(self.sent_steady_ms)) {
+            (true, UNANSWERED_MS..) => *calls = (*calls + 1).min(MOST_UNANSWERED),
+            // A store that refuses calls is not busy.
+            (true, _) => (self.unanswered_reads, self.unanswered_writes) = (0, 0),
+            (false, _) => *calls = 0,
         }
     }
 

@@ -142,6 +142,11 @@ fn writes_without_an_answer_are_counted_although_reads_are_answered() {
         }
     });
     assert!(waits[5] >= 5_000, "{waits:?}");
+    // A store that refuses calls is asked again soon.
+    let refused = protocol.step(at(now), LeaseInput::Wake);
+    assert!(matches!(refused.next, LeaseNext::Call(LeaseCall::Load(_))), "{refused:?}");
+    let turn = protocol.step(at(now + 50), LeaseInput::Loaded(Err(CallFailure::NotDone)));
+    assert!(matches!(turn.next, LeaseNext::Wait(..=LONGEST_WAIT_MS)), "{turn:?}");
 }
 
 #[test]
