@@ -63,9 +63,9 @@ fn a_fleet_that_was_killed_starts_again_within_a_window() {
     assert!(start.cost.conflicts < u64::from(SCENARIO.nodes), "{start:?}");
 }
 
-/// Goal: calls that nodes have given up never keep a store busy for good. Method: fleets that their store bears at rest,
-/// and whose start takes it several times the limit of a call; a store that executes what was given up, with more
-/// reads than writes and with fewer; a start, an outage, and a crash of all.
+/// Goal: calls that nodes have given up never keep a store busy for good. Method: fleets that their store
+/// bears at rest, and whose start takes it several times the limit of a call; a store that executes what was
+/// given up, with more reads than writes and with fewer; a start, an outage, and a crash of all.
 #[test]
 fn a_store_that_is_slower_than_the_start_of_its_fleet_gets_through_it() {
     for (nodes, window_ms, writes_per_second, reads_per_second, store) in

@@ -172,17 +172,17 @@ impl Begin for AfterLastGrant {
 /// How many abandoned claims, and how many recent tags, to remember: only the last few writes can still
 /// arrive.
 const MAX_REMEMBERED: usize = 16;
-/// The longest wait for a store that refuses calls, or for a worker that may become free. Ids return this soon
-/// after the store does, however long the window.
+/// The longest wait for a store that refuses calls, or for a worker that may become free. Ids return this
+/// soon after the store does, however long the window.
 const LONGEST_WAIT_MS: u64 = 2_000;
 /// A failed call that took this long got no answer. A store that is down refuses calls at once.
 const UNANSWERED_MS: u64 = 2_000;
-/// The longest wait for a store that does not answer, for each worker of the layout. So many nodes may wait for it,
-/// each with up to three reads a try: then a store that executes 400 reads a second gets through.
+/// The longest wait for a store that does not answer, for each worker of the layout: a node in each of them
+/// may wait for it, with up to three reads a try. A store that executes 400 reads a second then gets through.
 const UNANSWERED_WAIT_MS: u64 = 10;
 /// The longest wait for a store that does not answer, however large the layout.
 const LONGEST_UNANSWERED_WAIT_MS: u64 = 300_000;
-/// As many calls in a row without an answer that the wait no longer grows.
+/// After this number of calls in a row without an answer, the wait no longer grows.
 const MOST_UNANSWERED: u8 = 16;
 
 /// One attempt to write. A later load may show that it succeeded.
@@ -392,8 +392,8 @@ pub struct LeaseProtocol<B = AfterLastGrant> {
     /// The first instant after every used timestamp, once the lease is to be released.
     release_from_unix_ms: Option<u64>,
     failures: u32,
-    /// Calls in a row that got no answer, as far as they matter. A store may answer reads although it answers no
-    /// writes.
+    /// Calls in a row that got no answer, up to the number that matters. A store may answer reads although it
+    /// answers no writes.
     unanswered_reads: u8,
     unanswered_writes: u8,
     /// When the current call was sent, by the steady clock.
@@ -1060,13 +1060,13 @@ impl<B: Begin> LeaseProtocol<B> {
 impl<B: Begin> LeaseProtocol<B> {
     /// Waits longer after each failure in a row: 1/200 of the window at first, at most 1/6 of it and 2 s.
     ///
-    /// A store that does not answer may be busy with calls that other nodes have given up, and more of them would
-    /// keep it busy forever. So from the second such call in a row on, the wait doubles, up to what a layout full
-    /// of nodes needs; a call and its wait take at most half the window, because a store that bears the renewals bears
-    /// a try in that time too.
+    /// A store that does not answer may be busy with calls that other nodes have given up, and more of them
+    /// would keep it busy forever. So from the second such call in a row on, the wait doubles, up to what a
+    /// layout full of nodes needs. A call and its wait take at most half the window: a store that bears the
+    /// renewals bears a try in that time too.
     ///
-    /// With a lease, the wait is at most a quarter of the remaining time, less two such calls, so that the lease
-    /// does not end in a wait after the store has recovered.
+    /// With a lease, the wait is at most a quarter of the remaining time, less two such calls, so that the
+    /// lease does not end in a wait after the store has recovered.
     ///
     /// A random part, up to half, is subtracted, so that nodes that failed at the same time do not retry at
     /// the same time.
@@ -1075,14 +1075,15 @@ impl<B: Begin> LeaseProtocol<B> {
         let longest_ms = (window_ms / 6).min(LONGEST_WAIT_MS);
         let first_ms = (window_ms / 200 + 1).min(longest_ms);
         let refused_ms = (first_ms << self.failures.min(10)).min(longest_ms);
-        // Datacenters may share a store.
-        let all_ms = pool.layout().workers().saturating_mul(UNANSWERED_WAIT_MS);
         let took_ms = self.call_took_ms(now);
-        let longest_unanswered_ms = all_ms
+        // Of all datacenters: they may share a store.
+        let workers = pool.layout().workers();
+        let longest_unanswered_ms = workers
+            .saturating_mul(UNANSWERED_WAIT_MS)
             .clamp(LONGEST_WAIT_MS, LONGEST_UNANSWERED_WAIT_MS)
             .min(window_ms / 2 - took_ms.min(window_ms / 4));
         let unanswered_ms = match self.unanswered_reads.max(self.unanswered_writes) {
-            // Nobody waits for the answers of a node that stops.
+            // A node that stops has little time to release its worker.
             _ if self.release_from_unix_ms.is_some() => 0,
             0 | 1 => 0,
             calls => (LONGEST_WAIT_MS << (calls - 2)).min(longest_unanswered_ms),
@@ -1099,14 +1100,16 @@ impl<B: Begin> LeaseProtocol<B> {
         self.wait_at_least(state, wait_ms - sooner_ms)
     }
 
+    /// Counts the calls in a row without an answer.
     fn count_unanswered(&mut self, now: Now, input: &LeaseInput) {
+        let took_ms = self.call_took_ms(now);
         let (calls, is_failure) = match input {
             LeaseInput::Wake | LeaseInput::Release { .. } => return,
             LeaseInput::Looked(answer) => (&mut self.unanswered_reads, answer.is_err()),
             LeaseInput::Loaded(answer) => (&mut self.unanswered_reads, answer.is_err()),
             LeaseInput::Swapped(answer) => (&mut self.unanswered_writes, answer.is_err()),
         };
-        match (is_failure, now.steady_ms.saturating_sub(self.sent_steady_ms)) {
+        match (is_failure, took_ms) {
             (true, UNANSWERED_MS..) => *calls = (*calls + 1).min(MOST_UNANSWERED),
             // A store that refuses calls is not busy.
             (true, _) => (self.unanswered_reads, self.unanswered_writes) = (0, 0),

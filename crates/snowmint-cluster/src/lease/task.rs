@@ -36,7 +36,7 @@ use report::{Outage, Reason, Reported, StoreAccess};
 /// How long the slot of a saved lease may take to become free after its task has ended: a disk may hang.
 const SLOT_FREE_WITHIN: Duration = Duration::from_secs(1);
 /// The interval between two looks at the store while a saved lease cannot be used yet.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN_MS: u64 = 1_000;
 
 /// What all leases of a node share.
 pub(super) struct LeaseNode {
@@ -626,7 +626,7 @@ impl LeaseTask {
                 return true;
             }
             self.status.send_modify(|status| status.wait(why.clone()));
-            sleep(left().min(LOOK_AGAIN)).await;
+            sleep(left().min(Duration::from_millis(LOOK_AGAIN_MS))).await;
         }
     }
 

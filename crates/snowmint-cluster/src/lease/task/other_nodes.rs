@@ -13,7 +13,7 @@ use snowmint::random::SplitMix64;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::report::StoreAccess;
-use super::{LOOK_AGAIN, LeaseTask, random_seed};
+use super::{LOOK_AGAIN_MS, LeaseTask, random_seed};
 use crate::lease::admin::{self, LeaseEntry};
 use crate::lease::protocol::seek::unrenewed_ms;
 use crate::lease::protocol::{CallFailure, LeaseSettings};
@@ -24,8 +24,6 @@ use crate::lease::record::Tag;
 const LONGEST_WATCH_MS: u64 = 10_000;
 /// A look that failed after this time got no answer. The longest pause while the store refuses calls.
 const LONGEST_PAUSE_MS: u64 = 2_000;
-/// The pause after a look that failed at once.
-const LOOK_AGAIN_MS: u64 = 1_000;
 
 /// Returns the leases of other nodes that ended longer ago than clocks may differ.
 fn ended_long_ago(settings: &LeaseSettings, entries: Vec<LeaseEntry>, now_unix_ms: u64) -> Vec<LeaseEntry> {
@@ -63,7 +61,7 @@ impl LeaseTask {
                 Ok(Some((entry, ahead_ms))) => {
                     unanswered = 0;
                     self.ahead_of_node(entry.worker, holder_of(&entry), ahead_ms);
-                    sleep(LOOK_AGAIN).await;
+                    sleep(Duration::from_millis(LOOK_AGAIN_MS)).await;
                 }
                 // A check that was not made is not one that found nothing.
                 Err(_) => {
@@ -75,8 +73,8 @@ impl LeaseTask {
         }
     }
 
-    /// Returns the pause after so many looks in a row without an answer: nodes that start together do not keep a
-    /// slow store busy with lists.
+    /// Returns the pause after this number of looks in a row without an answer. It grows, so that nodes that
+    /// start together do not keep a slow store busy with lists.
     fn pause_after(&self, unanswered: u32) -> Duration {
         let longest_ms = LONGEST_PAUSE_MS.max(self.node.settings().window_ms / 4);
         let pause_ms = (LOOK_AGAIN_MS << unanswered.min(16)).min(longest_ms);

@@ -79,9 +79,9 @@ fn a_node_looks_where_its_name_leads_claims_what_is_free_and_finds_it_again() {
     assert!(homes.len() > 170, "names are spread: {}", homes.len());
 }
 
-/// Goal: nodes do not keep a slow store busy with calls that they have given up, and come back soon if it was down.
-/// Method: failures in a row, of calls that end at the driver's limit or at once; in pools of 1,024 and 8,192 workers,
-/// with windows of 24 s and 5 min.
+/// Goal: nodes do not keep a slow store busy with calls that they have given up, and come back soon if it was
+/// down. Method: failures in a row, of calls that end at the driver's limit or at once; in pools of 1,024 and
+/// 8,192 workers, with windows of 24 s and 5 min.
 #[test]
 fn calls_without_an_answer_are_followed_by_longer_waits_in_larger_pools() {
     const LIMIT: u64 = 6_000;
@@ -115,7 +115,7 @@ fn calls_without_an_answer_are_followed_by_longer_waits_in_larger_pools() {
     }
 }
 
-/// Goal: the same if only writes hang. Method: a look finds a free worker, and the claim gets no answer, in turns.
+/// Goal: the same if only writes hang. Method: looks find a free worker, and the claims get no answer.
 #[test]
 fn writes_without_an_answer_are_counted_although_reads_are_answered() {
     let settings = LeaseSettings { window_ms: 300_000, ..settings(WorkerChoice::Any) };
