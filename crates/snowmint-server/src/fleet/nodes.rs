@@ -80,23 +80,27 @@ impl OfNode<'_> {
     }
 
     /// Splits the leases of one name among the nodes that have it. A node adds to its name for a further lease
-    /// in a pool: leases in one pool under the bare name are those of as many nodes, if each was renewed since the
-    /// others began. Otherwise the node has started again on another worker.
+    /// in a pool: leases in one pool under the bare name are those of several nodes, if each was renewed since
+    /// the newest began. Otherwise the node has started again on another worker.
     fn split(self, name: &str) -> Vec<Self> {
-        let is_bare = |it: &&WorkerRow| it.holder.as_deref() == Some(name) && !it.is_overdue();
-        let bare: Vec<&WorkerRow> = self.held.iter().copied().filter(is_bare).collect();
-        let goes_on = |lease: &&WorkerRow| {
-            let others = bare.iter().filter(|it| it.pool == lease.pool && it.worker != lease.worker);
-            others.filter_map(|it| it.from_unix_ms).all(|began| lease.changed_unix_ms > began)
+        let is_bare = |it: &WorkerRow| it.holder.as_deref() == Some(name) && !it.is_overdue();
+        let mut began: BTreeMap<&str, Option<u64>> = BTreeMap::new();
+        for lease in self.held.iter().filter(|it| is_bare(it)) {
+            let newest = began.entry(&lease.pool).or_default();
+            *newest = (*newest).max(lease.from_unix_ms);
+        }
+        let is_of_one = |it: &WorkerRow| {
+            let newest = began.get(&*it.pool).copied().flatten();
+            is_bare(it) && Some(it.changed_unix_ms) > newest
         };
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for lease in bare.iter().copied().filter(goes_on) {
+        for lease in self.held.iter().filter(|it| is_of_one(it)) {
             *counts.entry(&lease.pool).or_default() += 1;
         }
         let most = counts.into_iter().max_by_key(|(_, count)| *count);
         let Some((pool, _)) = most.filter(|(_, count)| *count > 1) else { return vec![self] };
         let (bare, others): (Vec<_>, Vec<_>) =
-            self.held.iter().partition(|it| is_bare(it) && goes_on(it) && it.pool == pool);
+            self.held.iter().partition(|it| is_of_one(it) && it.pool == pool);
         let mut nodes: Vec<Self> =
             bare.into_iter().map(|it| Self { held: vec![it], lapsed: Vec::new() }).collect();
         // Which of them holds the others, nothing says.
@@ -115,10 +119,9 @@ impl<'a> OfNodes<'a> {
     fn take(&mut self, name: &str, workers: &[u32]) -> OfNode<'a> {
         let Some(all) = self.0.get_mut(name) else { return OfNode::default() };
         let is_held = |it: &OfNode<'_>| it.held.first().is_some_and(|it| workers.contains(&it.worker));
-        // One that does not answer says no workers.
+        // A node that does not answer shows no workers.
         let is_any = all.len() == 1 || workers.is_empty();
-        let place = if is_any { Some(0) } else { all.iter().position(is_held) };
-        let place = place.filter(|place| *place < all.len());
+        let place = all.iter().position(|it| is_any || is_held(it));
         place.map(|place| all.remove(place)).unwrap_or_default()
     }
 }
