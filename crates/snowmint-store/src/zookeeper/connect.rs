@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
@@ -143,21 +143,16 @@ impl ZooKeeperClient {
                         if task.is_finished() || since.elapsed() < STALE =>
                     {
                         let was_finished = task.is_finished();
-                        let opened = task.await;
+                        let ended = task.await;
                         *session = SessionState::Closed;
-                        match opened {
-                            Ok(Ok(open)) => {
+                        match result_of(ended) {
+                            Ok(open) => {
                                 *session = SessionState::Open(open.clone());
                                 return Ok(open);
                             }
                             // A failure that nobody waited for says nothing about now, unless it is lasting.
-                            Ok(Err(failure)) if was_finished && failure.may_pass() => {}
-                            Ok(Err(failure)) => return Err(failure),
-                            Err(ended) => match ended.try_into_panic() {
-                                Ok(panic) => std::panic::resume_unwind(panic),
-                                // Its runtime has ended.
-                                Err(_) => return Err(late()),
-                            },
+                            Err(failure) if was_finished && failure.may_pass() => {}
+                            Err(failure) => return Err(failure),
                         }
                     }
                     SessionState::Opening { .. } | SessionState::Open(_) | SessionState::Closed => {
@@ -249,6 +244,15 @@ impl ZooKeeperServers {
             Err(ZooKeeperFailure::AnotherEnsemble { host: host.to_string(), origin, known })
         }
     }
+}
+
+/// Returns what a task returned, and panics if it did.
+fn result_of<T>(ended: Result<Result<T, ZooKeeperFailure>, JoinError>) -> Result<T, ZooKeeperFailure> {
+    ended.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        // Its runtime has ended.
+        Err(_) => Err(late()),
+    })
 }
 
 fn late() -> ZooKeeperFailure {
