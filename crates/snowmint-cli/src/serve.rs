@@ -373,8 +373,8 @@ async fn open_soon(plan: &ServePlan) -> Result<Option<Arc<dyn Store>>, Failure> 
     }
 }
 
-/// Retries an attempt, with growing waits, until it succeeds or fails permanently. Logs `problem` meanwhile. A part of each
-/// wait is random, so that nodes that start together do not ask together.
+/// Retries an attempt, with growing waits, until it succeeds or fails permanently. Logs `problem` meanwhile.
+/// Half of each wait is random, so that nodes that start together do not retry together.
 async fn retry<T>(
     problem: &str,
     mut attempt: impl AsyncFnMut() -> Result<T, StoreAttempt>,
@@ -403,8 +403,9 @@ async fn retry<T>(
             since_log = Duration::ZERO;
         }
         systemd::waits(problem, wait);
-        tokio::time::sleep(wait / 2 + random_part(wait / 2)).await;
-        since_log += wait;
+        let waited = wait / 2 + random_part(wait / 2);
+        tokio::time::sleep(waited).await;
+        since_log += waited;
         wait = (wait * 2).min(LONGEST_WAIT);
     }
 }

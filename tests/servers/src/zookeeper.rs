@@ -222,7 +222,7 @@ fn node(nth: usize, members: &[String], ports: Vec<Port>, settings: &[&str]) -> 
         (find_server("java", "default-jre-headless"), find_file(JAR, "zookeeper"), folder("zookeeper"));
     let jars = TLS_JARS.map(|it| jar.with_file_name(format!("{it}.jar")).display().to_string());
     let path = folder.path().display().to_string();
-    // Followers and elections use the further ports of an ensemble; the second one of a lone server is for TLS.
+    // Of an ensemble, the further ports are for followers and elections; of a lone server, for TLS.
     let clients = if members.is_empty() { &ports[..] } else { &ports[..1] };
     let clients: Vec<SocketAddr> = clients.iter().map(Port::address).collect();
     fs::create_dir(folder.path().join("data")).unwrap();

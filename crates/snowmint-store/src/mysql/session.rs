@@ -205,9 +205,9 @@ struct Replication {
     enabled: bool,
     /// Whether commits wait for a replica now.
     waits: bool,
-    /// Number of commits that did not wait until a replica had them, and of times that commits did not have to:
-    /// MySQL counts a commit as confirmed whose wait ended because semi-synchronous replication was disabled, if it
-    /// is enabled again at once.
+    /// Number of commits that did not wait until a replica had them, and of times that the server stopped
+    /// waiting: MySQL counts a commit as confirmed if semi-synchronous replication was disabled while it
+    /// waited, and enabled again at once.
     unconfirmed: u64,
 }
 

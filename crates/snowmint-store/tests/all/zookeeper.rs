@@ -432,8 +432,8 @@ async fn a_write_whose_server_dies_is_in_doubt() {
     assert_eq!(load_again(&*store, "folder/b").await.map(|it| it.value), Some(b"2".to_vec()));
 }
 
-/// Goal: a session opens although every call gives up before. Method: a connection on which nothing arrives for as
-/// long as ten short calls take: they wait for one session. A machine that pauses in between may need a second.
+/// Goal: a session opens although every call gives up before. Method: a connection on which nothing arrives
+/// while ten short calls wait for one session. A machine that pauses in between may need a second one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_opens_slowly_outlives_the_calls_that_wait_for_it() {
     let server = ZooKeeper::start();
