@@ -3,9 +3,11 @@
 
 use std::path::PathBuf;
 
+use serde_json::Value;
 use snowmint_test_servers::Kubernetes;
 use snowmint_test_servers::snowmint::third_party::output;
-use snowmint_test_servers::snowmint::{binary, workspace};
+use snowmint_test_servers::snowmint::{Serve, binary, workspace};
+use snowmint_test_servers::time::now;
 
 fn packaging(file: &str) -> PathBuf {
     workspace().join("packaging").join(file)
@@ -104,6 +106,42 @@ fn kubernetes_accepts_the_manifests_and_the_chart() {
     assert_eq!(found("statefulsets,podmonitors").lines().count(), 2);
     kubernetes.helm(&["uninstall", "snowmint", "--namespace", "ids"]);
     assert_eq!(found("statefulsets,podmonitors,services,roles,networkpolicies"), "");
+}
+
+/// Goal: a pod of the chart serves ids with the settings and rights that the chart gives it. Method: what a kubelet
+/// does: the container's environment, and a token of its account. Prints the time from `helm install` to the first id.
+#[test]
+#[ignore = "needs a real API server: see ./check kubernetes"]
+fn a_pod_of_the_chart_on_kubernetes_has_ids() {
+    let kubernetes = Kubernetes::start();
+    kubernetes.kubectl(&["create", "namespace", "ids"]);
+    let began = now();
+    kubernetes.helm(&["install", "snowmint", path(&packaging("helm/snowmint")), "--namespace", "ids"]);
+    let deployment =
+        kubernetes.kubectl(&["get", "deployment", "snowmint", "--namespace", "ids", "--output", "json"]);
+    let deployment: Value = serde_json::from_str(&deployment).unwrap();
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], "snowmint");
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    kubernetes.write_token("ids", "1h", &token);
+    let mut serve = Serve::new(folder.path());
+    for variable in pod["containers"][0]["env"].as_array().unwrap() {
+        let name = variable["name"].as_str().unwrap();
+        serve = match (name, variable["value"].as_str()) {
+            // Inside of a pod, it finds these by itself.
+            ("SNOWMINT_STORE", Some("kubernetes:")) => {
+                serve.env(name, kubernetes.store_url("ids", &token, kubernetes.server().port()))
+            }
+            (_, Some(value)) => serve.env(name, value),
+            (_, None) => serve.env(name, "snowmint-0"),
+        };
+    }
+    let (_, id) = serve.start().first_id();
+    println!("{id} {} ms after the chart was to be installed", began.elapsed().as_millis());
+    let holder = "jsonpath={.items[*].spec.holderIdentity}";
+    let leases = kubernetes.kubectl(&["get", "leases", "--namespace", "ids", "--output", holder]);
+    assert!(leases.contains("snowmint-0"), "{leases}");
 }
 
 /// Goal: the unit gives its process few rights. Method: `systemd-analyze security`, whose scale goes from 0
