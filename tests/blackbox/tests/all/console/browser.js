@@ -38,7 +38,7 @@ async function fits(page, where) {
 const text = (page, selector) => page.locator(selector).innerText();
 const bits = (page) => page.locator('#inspect-result .bits i').allInnerTexts().then((all) => all.join(''));
 const picture = async (page, name) => { if (pictures) await page.screenshot({ path: join(pictures, `console-${name}.png`) }); };
-const settled = (page) => page.waitForFunction(() => document.querySelector('#inspect-result').getAttribute('aria-busy') === 'false');
+const settled = (page) => page.waitForFunction(() => document.querySelector('#inspect-result')?.getAttribute('aria-busy') === 'false');
 
 async function inspects(page) {
   const loaded = [];
@@ -180,15 +180,15 @@ async function watches(page) {
   assert.match(await text(page, '#token-note'), /authentication required/);
   await page.keyboard.type(token);
   await page.keyboard.press('Enter');
-  await page.waitForFunction(() => document.querySelector('#token-button').innerText.includes('set'));
+  await page.waitForFunction(() => document.querySelector('#token-button')?.innerText.includes('set'));
   await page.click('nav a[data-view=fleet]');
   await page.waitForSelector('.lane .lease');
-  await page.waitForFunction(() => document.querySelector('#fleet-live').innerText === 'live');
+  await page.waitForFunction(() => document.querySelector('#fleet-live')?.innerText === 'live');
   assert.match(await text(page, '#fleet-body'), /^Nodes[\s\S]*this node[\s\S]*alive[\s\S]*ready[\s\S]*answers[\s\S]*worker 5[\s\S]*this node/);
   const lease = await page.locator('.lane .lease').first().boundingBox();
   assert.ok(lease.width > 5, `a lease of ${lease.width} px`);
   // Names and texts from other users are shown as text.
-  await page.waitForFunction(() => document.querySelector('#fleet-body').innerText.includes('<script>alert(1)</script>'));
+  await page.waitForFunction(() => document.querySelector('#fleet-body')?.innerText.includes('<script>alert(1)</script>'));
   assert.equal(await page.locator('#main img, #main script').count(), 0);
   // A change appears without a user request.
   await page.evaluate(async (token) => {
@@ -196,7 +196,7 @@ async function watches(page) {
     const added = await fetch('v1/admin/namespaces/late', { method: 'PUT', headers, body: '{"scheme":"segment"}' });
     if (!added.ok) throw new Error(await added.text());
   }, token);
-  await page.waitForFunction(() => document.querySelector('#fleet-body').innerText.includes('token ops'), null, { timeout: 15_000 });
+  await page.waitForFunction(() => document.querySelector('#fleet-body')?.innerText.includes('token ops'), null, { timeout: 15_000 });
   await page.waitForFunction(() => [...document.querySelectorAll('#fleet-body th')].some((it) => it.innerText === 'late'));
   // A hidden tab holds no stream.
   const isStream = (request) => request.url().endsWith('/v1/admin/events');
@@ -206,7 +206,7 @@ async function watches(page) {
   }, hidden);
   await Promise.all([page.waitForEvent('requestfailed', isStream), hides(true)]);
   await Promise.all([page.waitForEvent('request', isStream), hides(false)]);
-  await page.waitForFunction(() => document.querySelector('#fleet-live').innerText === 'live');
+  await page.waitForFunction(() => document.querySelector('#fleet-live')?.innerText === 'live');
 }
 
 /** The store goes away and comes back: the test that runs this says so on its standard input. */
@@ -225,7 +225,7 @@ async function seesTrouble(page, next) {
   await page.waitForFunction(() => !document.querySelector('#fleet-problems .banner.error'), null, { timeout: 45_000 });
   console.log('stop');
   await next();
-  await page.waitForFunction(() => /stream ended|not connected/.test(document.querySelector('#fleet-live').innerText), null, { timeout: 10_000 });
+  await page.waitForFunction(() => /stream ended|not connected/.test(document.querySelector('#fleet-live')?.innerText), null, { timeout: 10_000 });
   // The view updates its age every second, and still says that it is not connected.
   await page.waitForTimeout(2500);
   assert.doesNotMatch(await text(page, '#fleet-live'), /^live/);
@@ -284,12 +284,12 @@ async function looks(browserPage) {
   await step('looks', () => looks(page));
   await step('trouble', () => seesTrouble(page, next));
   await context.close();
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
   assert.deepEqual(faults, []);
   console.log(JSON.stringify({ programs }));
   process.exit(0);
 })().catch((error) => {
   console.error(error);
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
   process.exit(1);
 });

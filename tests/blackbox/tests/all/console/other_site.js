@@ -38,6 +38,6 @@ const ways = (address, path) => [
   } finally {
     await context.close();
     site.close();
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
   }
 })();

@@ -84,7 +84,7 @@ async function send(page, state) {
     window.marks = (window.marks ?? 0) + 1;
     window.send({ ...state, warnings: [...state.warnings, `mark ${window.marks}`] });
   }, state);
-  await page.waitForFunction(() => document.querySelector('#fleet-body').innerText.includes(`mark ${window.marks}`));
+  await page.waitForFunction(() => document.querySelector('#fleet-body')?.innerText.includes(`mark ${window.marks}`));
 }
 
 const row = (page, number) => page.locator('.lanes tr', { has: page.getByRole('rowheader', { name: `worker ${number}`, exact: true }) });
@@ -114,7 +114,7 @@ const TESTS = {
       window.streams.at(-1).controller.enqueue(new TextEncoder().encode('event: end\ndata: "this node is shutting down"\n\n'));
       window.streams.at(-1).controller.close();
     });
-    await page.waitForFunction(() => document.querySelector('#fleet-live').innerText.includes('stream ended'));
+    await page.waitForFunction(() => document.querySelector('#fleet-live')?.innerText.includes('stream ended'));
     assert.match(await text(page, '#fleet-problems'), /The stream ended: this node is shutting down[\s\S]*view below is of 12:00:40Z/);
     await page.clock.runFor(20_000);
     assert.doesNotMatch(await text(page, '#fleet-body'), /free for|are free|in \d/);
@@ -199,7 +199,7 @@ const TESTS = {
     assert.equal(await page.locator('#fleet-problems .banner').count(), 0);
     // Nor does a node that never sends the first state keep the page waiting.
     await page.evaluate(() => window.streams.at(-1).controller.close());
-    await page.waitForFunction(() => document.querySelector('#fleet-live').innerText.includes('stream ended'));
+    await page.waitForFunction(() => document.querySelector('#fleet-live')?.innerText.includes('stream ended'));
     await page.clock.runFor(1000);
     await page.waitForFunction(() => window.streams.length === 3);
     await page.clock.runFor(15_000);
@@ -403,7 +403,7 @@ const TESTS = {
     // Asked for again, and a failure is named.
     await page.evaluate(() => { window.answers['v1/admin/history'] = { status: 503, body: { detail: 'too busy' } }; });
     await page.clock.runFor(30_000);
-    await page.waitForFunction(() => document.querySelector('#fleet-plots').innerText === 'Not known: too busy');
+    await page.waitForFunction(() => document.querySelector('#fleet-plots')?.innerText === 'Not known: too busy');
   },
 
   /** A change without an author begins with no comma. */
@@ -439,7 +439,7 @@ const TESTS = {
     const draws = () => page.evaluate(() => window.requests.filter((path) => path.startsWith('v1/ids/')));
     // The stub lists `default` for each question, also for the one about `orders`.
     await page.waitForFunction(() => window.requests.includes('v1/server?namespace=orders'));
-    await page.waitForFunction(() => !document.querySelector('#draw-button').disabled);
+    await page.waitForFunction(() => document.querySelector('#draw-button')?.disabled === false);
     assert.equal(await page.inputValue('#draw-namespace'), 'orders');
     // An answer that does not come: the button sends one request, and then it works again.
     await page.evaluate(() => { window.answers['v1/ids/orders'] = { wait: new Promise((done) => { window.answerNow = done; }), body: { ids: ['7', '8', '9'] } }; });
@@ -456,7 +456,7 @@ const TESTS = {
       assert.match(await text(page, '#draw-note'), new RegExp(`no namespace ${name}, or your token may not use it`));
       assert.deepEqual([await drawing.isDisabled(), await page.inputValue('#draw-namespace')], [true, name]);
       await page.evaluate(() => { location.hash = '#/draw/default'; });
-      await page.waitForFunction(() => !document.querySelector('#draw-button').disabled);
+      await page.waitForFunction(() => document.querySelector('#draw-button')?.disabled === false);
       assert.equal(await page.inputValue('#draw-namespace'), 'default');
     }
     assert.equal((await draws()).length, 1);
@@ -503,11 +503,11 @@ const TESTS = {
     for (const page of context.pages().slice(1)) await page.close();
   }
   await context.close();
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
   assert.equal(failed.join('\n\n'), '');
   process.exit(0);
 })().catch((error) => {
   console.error(error);
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
   process.exit(1);
 });
