@@ -110,7 +110,7 @@ impl ForeignTable {
                  failover; let the database wait for its replicas, or move the numbers with snowmint import",
             ));
         }
-        location.finish(&format!("{}, {PARAMETERS} and durable", system.parameters))?;
+        location.finish(&format!("{}, durable, {PARAMETERS}", system.parameters))?;
         pool.name = format!("{}:{}", system.source.name, pool.name);
         let must_keep = crashes == CrashLoss::Nothing;
         Ok((Self { pool, system, table, must_keep }, taken))
