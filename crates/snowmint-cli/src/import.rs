@@ -14,15 +14,17 @@ use snowmint_admin::namespaces::{self, Addition, SOURCES, Settings};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::Action;
 use snowmint_cluster::namespace::registry::{self, IfDropped, Required, Room};
-use snowmint_cluster::namespace::{CounterSource, CounterSourceError, Definition, Fields, NamespaceError};
-use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Surveyed};
+use snowmint_cluster::namespace::{
+    CounterSource, CounterSourceError, Definition, Fields, Logins, NamespaceError, SourceUrl,
+};
+use snowmint_store::{MAX_NUMBER, OpenError, Rejected, Store, Survey, Surveyed};
 
 use self::renames::{Rename, Renames};
 use crate::error::{Failure, report};
 use crate::open_store::{StoreArgs, without_credentials};
 use crate::output::{Output, thousands};
 use crate::runtime;
-use crate::target::AuthorArgs;
+use crate::target::{AuthorArgs, LoginsArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,12 +43,15 @@ Examples:
   snowmint import 'leaf:mysql://leaf@db/leaf' --side-by-side --apply
       Creates a namespace for each tag that draws from Leaf's own row, so that
       both may run.
+  snowmint import 'leaf:mysql://leaf@db/leaf?login=leaf' --side-by-side \
+      --logins 'leaf=mysql://leaf:PASSWORD@db/leaf'
+      The same with a password. The nodes need the same login (serve --logins).
 
 Without --side-by-side, stop the other system before --apply, or both give the
 same numbers.
 
 Keep passwords out of the process list: set SNOWMINT_STORE_PASSWORD, or name a
-file in the URL as ?password_file=PATH.
+file in the URL as ?password_file=PATH; with --side-by-side, set SNOWMINT_LOGINS.
 
 JSON, one object a line: name, highest, step, start, namespace and state (new,
 made, there or refused), why, sources (with --side-by-side), and the store that
@@ -75,6 +80,8 @@ pub(crate) struct Args {
     store: StoreArgs,
     #[command(flatten)]
     author: AuthorArgs,
+    #[command(flatten)]
+    logins: LoginsArgs,
     /// Print one JSON object per line
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -105,9 +112,10 @@ struct ImportRow {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     runtime()?.block_on(async {
         let (mut found, mut rejected) = (Vec::new(), Vec::new());
+        let logins = args.logins.read()?;
         for url in &args.urls {
             // Rejects a password, as --source does, before the URL is shown.
-            url.parse::<CounterSource>().map_err(|error| match error {
+            let source: CounterSource = url.parse().map_err(|error| match error {
                 CounterSourceError::Password => Failure::usage(
                     "the URL has a password, which other users of this machine can see: use SNOWMINT_STORE_PASSWORD, or a file with \
                      the parameter ?password_file=PATH",
@@ -115,10 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 error => Failure::usage(error),
             })?;
             check_kind(url)?;
-            let surveyed = snowmint_store::survey(url).await.map_err(|error| match error {
-                OpenError::Url(error) => Failure::usage(error),
-                error => Failure::runtime(error),
-            })?;
+            let surveyed = survey(args, url, &source, &logins).await?;
             found.extend(surveyed.counters.into_iter().map(|counter| (url.clone(), counter)));
             rejected.extend(surveyed.rejected);
         }
@@ -140,6 +145,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             None
         };
         show(args, &rows, store.as_deref())
+    })
+}
+
+/// Lists the counters of a URL. Side by side, it opens the URL as a node will open the source: otherwise the
+/// plan would promise what cannot be made.
+async fn survey(args: &Args, url: &str, source: &CounterSource, logins: &Logins) -> Result<Survey, Failure> {
+    let has_login = source.login().is_some();
+    let as_a_node = args.side_by_side || has_login;
+    let of_node = as_a_node.then(|| logins.url(source)).transpose().map_err(Failure::usage)?;
+    snowmint_store::survey(of_node.as_ref().map_or(url, SourceUrl::as_str)).await.map_err(|error| match error {
+        OpenError::Url(error) => Failure::usage(error),
+        error if as_a_node && !has_login => Failure::runtime(format!(
+            "{error}; side by side, the nodes read it without a password: if it needs one, add login=NAME to the URL, and the \
+             password with --logins, here and for each node"
+        )),
+        error => Failure::runtime(error),
     })
 }
 
@@ -422,7 +443,8 @@ async fn apply_side_by_side(
         let sources = serde_json::to_value(&row.sources).map_err(Failure::runtime)?;
         let settings =
             Settings::from_iter([("scheme".to_owned(), "segment".into()), (SOURCES.to_owned(), sources)]);
-        let addition = Addition { settings, required: Required::Absent, ..Addition::default() };
+        let logins = args.logins.read()?;
+        let addition = Addition { settings, required: Required::Absent, logins, ..Addition::default() };
         let added = namespaces::add(store, &args.author.author(), name, &addition, |_| true).await?;
         for warning in added.warnings {
             report("warning", &warning);

@@ -18,7 +18,7 @@ use crate::flag_values;
 use crate::hide_key;
 use crate::output::Output;
 use crate::runtime;
-use crate::target::{AuthorArgs, TargetArgs};
+use crate::target::{AuthorArgs, LoginsArgs, TargetArgs};
 
 const EXAMPLES: &str = "\
 A namespace is a named source of ids. Its scheme says how they are made:
@@ -130,17 +130,8 @@ pub(crate) struct Args {
     target: TargetArgs,
     #[command(flatten)]
     author: AuthorArgs,
-    /// Logins with which add and set check sources, as for `snowmint serve`: NAME=URL; separate several by
-    /// spaces
-    #[arg(
-        long,
-        global = true,
-        value_name = "NAME=URL",
-        env = "SNOWMINT_LOGINS",
-        hide_env_values = true,
-        help_heading = "Store"
-    )]
-    logins: Vec<String>,
+    #[command(flatten)]
+    logins: LoginsArgs,
     /// Print one JSON object per line
     #[arg(long, global = true, help_heading = "Output")]
     json: bool,
@@ -250,14 +241,14 @@ async fn act(args: &Args) -> Result<(), Failure> {
                 settings.insert("hide_check".to_owned(), check.to_string().into());
             }
             let start_over = start_over.then(|| StartOver { nodes: nodes.clone() });
-            let logins = flag_values::logins(&args.logins)?;
+            let logins = args.logins.read()?;
             let addition = Addition { settings, start_over, logins, ..Addition::default() };
             target.check_persistent()?;
             let changed = target.run(AddNamespace { name: name.clone(), addition }).await?;
             show_changed(&changed, args.json, &added(&changed))
         }
         NsAction::Set { name, changeable, plain, sources, above } => {
-            let logins = flag_values::logins(&args.logins)?;
+            let logins = args.logins.read()?;
             let change = Change { logins, ..changed(changeable, *plain, sources, *above)? };
             let changed = target.run(SetNamespace { name: name.clone(), change }).await?;
             show_changed(&changed, args.json, &[now(&changed)])

@@ -8,13 +8,14 @@ use snowmint_admin::namespaces::NamespaceView;
 use snowmint_admin::operations::{Context, Operation, OperationEffect, ShowNamespace};
 use snowmint_cluster::NamespaceName;
 use snowmint_cluster::audit::{self, AuthorRights};
-use snowmint_cluster::namespace::Fields;
+use snowmint_cluster::namespace::{Fields, Logins};
 use snowmint_store::Store;
 
 use crate::admin_failure::AdminProblem;
 use crate::argv;
 use crate::client_credentials::{TlsFiles, token};
 use crate::error::Failure;
+use crate::flag_values;
 use crate::node_client::NodeClient;
 use crate::open_store::StoreArgs;
 use crate::runtime;
@@ -201,6 +202,28 @@ impl AuthorArgs {
     pub(crate) fn author(&self) -> snowmint_admin::Author {
         let who = self.author_name.clone().unwrap_or_else(system_user);
         snowmint_admin::Author { who, from: audit::this_host(), rights: AuthorRights::All }
+    }
+}
+
+/// With what a command opens sources that have a password.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct LoginsArgs {
+    /// Logins with which to open sources that have login=NAME, as for `snowmint serve`: NAME=URL; separate
+    /// several by spaces
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME=URL",
+        env = "SNOWMINT_LOGINS",
+        hide_env_values = true,
+        help_heading = "Store"
+    )]
+    logins: Vec<String>,
+}
+
+impl LoginsArgs {
+    pub(crate) fn read(&self) -> Result<Logins, Failure> {
+        flag_values::logins(&self.logins)
     }
 }
 

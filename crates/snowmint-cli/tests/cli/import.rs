@@ -63,19 +63,25 @@ fn a_leaf_becomes_namespaces_above_its_numbers() {
 }
 
 /// Goal: one command serves every tag of a Leaf side by side with it, also those whose names no namespace can
-/// have. Method: the rows of Leaf grow while Snowmint draws; names that meet, or that no counter has, are
-/// refused before anything is made.
+/// have. Method: a user with a password, which only a login may send; the rows of Leaf grow while Snowmint
+/// draws; names that meet, or that no counter has, are refused before anything is made.
 #[test]
 fn every_tag_of_a_leaf_is_served_side_by_side_by_one_command() {
     let leaf = MariaDb::start();
     leaf.sql(&LEAF.replace("'a b'", "'pay/refund'"));
-    let url = format!("leaf:mysql://root@{}/test", leaf.address());
-    let sandbox = Sandbox::new();
+    leaf.sql("CREATE USER leaf IDENTIFIED BY 'p@ss/w'; GRANT SELECT, UPDATE ON test.leaf_alloc TO leaf;");
+    let login = format!("leaf=mysql://leaf:p%40ss%2Fw@{}/test", leaf.address());
+    let sandbox =
+        Sandbox::new().with_env("SNOWMINT_STORE_PASSWORD", "p@ss/w").with_env("SNOWMINT_LOGINS", &login);
     sandbox.out(&["store", "init"]);
+    let without_login = format!("leaf:mysql://leaf@{}/test", leaf.address());
+    let unread = sandbox.refused(&["import", &without_login, "--side-by-side"], 1);
+    assert!(unread.contains("add login=NAME to the URL"), "{unread}");
+    let url = format!("{without_login}?login=leaf");
     let import = |args: &[&str]| sandbox.run(&[&["import", &url, "--side-by-side"][..], args].concat());
 
     let plan = import(&[]).out;
-    assert!(plan.contains(&format!("new, of {url}?tag=order\n")), "{plan}");
+    assert!(plan.contains(&format!("new, of {url}&tag=order\n")), "{plan}");
     assert!(plan.contains("refused: invalid namespace name `pay/refund`"), "{plan}");
     assert!(plan.contains("add --rename 'pay/refund=pay-refund'\n"), "{plan}");
     assert!(plan.contains("nothing was changed: add --apply to make the new ones\n"), "{plan}");
@@ -89,7 +95,7 @@ fn every_tag_of_a_leaf_is_served_side_by_side_by_one_command() {
 
     let made = import(&["--rename", "pay/refund=pay-refund", "--apply"]);
     assert_eq!(made.code, 0, "{made:?}");
-    assert!(made.out.contains(&format!("made as pay-refund, of {url}?tag=pay/refund\n")), "{made:?}");
+    assert!(made.out.contains(&format!("made as pay-refund, of {url}&tag=pay/refund\n")), "{made:?}");
     let mut server = sandbox.serve(&[]);
     for (tag, namespace, first) in [("order", "order", "5001"), ("pay/refund", "pay-refund", "7")] {
         let row = || -> u64 {

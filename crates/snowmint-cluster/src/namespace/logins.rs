@@ -160,6 +160,14 @@ impl Logins {
         if url.starts_with("sqlite:") || url.starts_with("memory:") || CounterSource::is_counter_url(url) {
             return Err(format!("invalid login {name}: {EXPECTED}, of a server on the network"));
         }
+        // Errors show the place of the server: it must not begin in the middle of a password.
+        let place = url.split_once("//").map_or("", |(_, place)| place);
+        if place.find(['/', '?']).is_some_and(|end| place[end..].contains('@')) {
+            return Err(format!(
+                "invalid login {name}: unexpected `@` after the hosts: write `@`, `/` and `?` in a user or password as %40, %2F \
+                 and %3F"
+            ));
+        }
         let (base, _) = url.split_once('?').unwrap_or((url, ""));
         match snowmint_store::store_of_scheme(base.split(':').next().unwrap_or_default()) {
             None => return Err(format!("invalid login {name}: unknown scheme: {EXPECTED}")),
@@ -320,6 +328,9 @@ mod tests {
             ("shop=mysq://u:hunter2@h/l", "unknown scheme"),
             ("shop=kubernetes://u:hunter2@h/l", "no user"),
             ("shop=leaf:mysql://u:hunter2@h/l", "on the network"),
+            ("shop=mysql://u:p@hunter2/w@h/l", "%40, %2F and %3F"),
+            ("shop=mysql://u:hunter2/w@h/l", "%40, %2F and %3F"),
+            ("shop=redis://:hunter2?w@h/0", "%40, %2F and %3F"),
             ("shop=mysql://u:hunter2@h/l?tag=a", "belongs to the source"),
             ("shop=redis://:hunter2@h?may_lose=0", "belongs to the source"),
         ] {
