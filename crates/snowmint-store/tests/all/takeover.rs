@@ -116,7 +116,7 @@ async fn a_mistake_in_a_url_is_told_without_its_password() {
         (format!("leaf:mysql://u:{SECRET}@h/db"), "missing tag: expected leaf:mysql://"),
         (
             format!("leaf:mysql://u:{SECRET}@h/db?tag=a&step=5"),
-            "unknown parameter `step`: expected tag, password_file",
+            "unknown parameter `step`: expected tag, durable, password_file",
         ),
         (format!("leaf:postgres://u:{SECRET}@h/db?tag=a"), "expected mysql:// or mariadb:// next"),
         (format!("leaf:mysql://u:{SECRET}@h?tag=a"), "missing database"),
