@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         for url in &args.urls {
             // Rejects a password, as --source does, before the URL is shown.
             let source: CounterSource = url.parse().map_err(|error| match error {
-                CounterSourceError::Password => Failure::usage(
+                CounterSourceError::Password if !args.side_by_side => Failure::usage(
                     "the URL has a password, which other users of this machine can see: use SNOWMINT_STORE_PASSWORD, or a file with \
                      the parameter ?password_file=PATH",
                 ),
@@ -151,15 +151,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// Lists the counters of a URL. Side by side, it opens the URL as a node will open the source: otherwise the
 /// plan would promise what cannot be made.
 async fn survey(args: &Args, url: &str, source: &CounterSource, logins: &Logins) -> Result<Survey, Failure> {
-    let has_login = source.login().is_some();
-    let as_a_node = args.side_by_side || has_login;
+    let as_a_node = args.side_by_side || source.login().is_some();
     let of_node = as_a_node.then(|| logins.url(source)).transpose().map_err(Failure::usage)?;
-    snowmint_store::survey(of_node.as_ref().map_or(url, SourceUrl::as_str)).await.map_err(|error| match error {
+    snowmint_store::survey(of_node.as_ref().map_or(url, SourceUrl::as_str)).await.map_err(|error| match error
+    {
         OpenError::Url(error) => Failure::usage(error),
-        error if as_a_node && !has_login => Failure::runtime(format!(
-            "{error}; side by side, the nodes read it without a password: if it needs one, add login=NAME to the URL, and the \
-             password with --logins, here and for each node"
-        )),
+        OpenError::Store(refusal) if of_node.is_some() => match source.missing_login(&refusal) {
+            Some(remedy) => Failure::runtime(format!("{refusal}; {remedy}")),
+            None => Failure::runtime(refusal),
+        },
         error => Failure::runtime(error),
     })
 }
@@ -438,13 +438,14 @@ async fn apply_side_by_side(
     rows: &mut [ImportRow],
 ) -> Result<String, Failure> {
     mark_existing(store, rows).await?;
+    let logins = args.logins.read()?;
     for row in rows.iter_mut().filter(|row| row.state == "new") {
         let Some((name, _)) = &row.plan else { continue };
         let sources = serde_json::to_value(&row.sources).map_err(Failure::runtime)?;
         let settings =
             Settings::from_iter([("scheme".to_owned(), "segment".into()), (SOURCES.to_owned(), sources)]);
-        let logins = args.logins.read()?;
-        let addition = Addition { settings, required: Required::Absent, logins, ..Addition::default() };
+        let (required, logins) = (Required::Absent, logins.clone());
+        let addition = Addition { settings, required, logins, ..Addition::default() };
         let added = namespaces::add(store, &args.author.author(), name, &addition, |_| true).await?;
         for warning in added.warnings {
             report("warning", &warning);

@@ -152,7 +152,7 @@ pub use takeover::RedisCounter;
 pub use takeover::{LeafCounter, TicketsCounter, TinyIdCounter};
 pub use takeover::{Rejected, Survey, Surveyed, open_counter, survey};
 #[doc(hidden)]
-pub use url_scheme::{built_stores, store_of_scheme};
+pub use url_scheme::{built_stores, store_of_scheme, unescaped_login};
 pub use visibility::Visibility;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperStore;

@@ -98,6 +98,16 @@ pub fn store_of_scheme(scheme: &str) -> Option<(&'static str, Option<u16>)> {
     Some((found.names()[0], found.port()))
 }
 
+/// Returns what is wrong with a URL whose user or password has an unescaped `/` or `?`. What follows it would
+/// be parsed as a path, which logs and errors show.
+pub fn unescaped_login(url: &str) -> Option<&'static str> {
+    let (_, place) = url.split_once("//")?;
+    let end = place.find(['/', '?'])?;
+    place[end..].contains('@').then_some(
+        "unexpected `@` after the hosts: write `@`, `/` and `?` in a user or password as %40, %2F and %3F",
+    )
+}
+
 /// Returns the names of the stores that this build has.
 pub fn built_stores() -> impl Iterator<Item = &'static str> {
     StoreScheme::ALL.into_iter().filter(|scheme| scheme.is_built()).map(|scheme| scheme.names()[0])

@@ -164,7 +164,13 @@ async fn open(source: &CounterSource, key: &Key, logins: &Logins) -> Result<Arc<
         let stripe = source.stripe().unwrap_or(Stripe::WHOLE);
         Ok(Arc::new(stripe.counter(store, key.clone(), 1)) as Arc<dyn Counter>)
     };
-    opened.await.map_err(|error| error.to_string())
+    opened.await.map_err(|error| match &error {
+        OpenError::Store(refusal) => match source.missing_login(refusal) {
+            Some(remedy) => format!("{error}; {remedy}"),
+            None => error.to_string(),
+        },
+        _ => error.to_string(),
+    })
 }
 
 /// Returns whether two counters are the same: the numbers that they give in turns grow, and both are on one

@@ -76,7 +76,10 @@ fn every_tag_of_a_leaf_is_served_side_by_side_by_one_command() {
     sandbox.out(&["store", "init"]);
     let without_login = format!("leaf:mysql://leaf@{}/test", leaf.address());
     let unread = sandbox.refused(&["import", &without_login, "--side-by-side"], 1);
-    assert!(unread.contains("add login=NAME to the URL"), "{unread}");
+    assert!(unread.contains("add login=NAME to the source"), "{unread}");
+    let with_password = format!("leaf:mysql://leaf:hunter2@{}/test", leaf.address());
+    let shown = sandbox.refused(&["import", &with_password, "--side-by-side"], 2);
+    assert!(shown.contains("add login=NAME to the URL") && !shown.contains("hunter2"), "{shown}");
     let url = format!("{without_login}?login=leaf");
     let import = |args: &[&str]| sandbox.run(&[&["import", &url, "--side-by-side"][..], args].concat());
 

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
 use snowmint::error::Snippet;
-use snowmint_store::Visibility;
+use snowmint_store::{StoreError, Visibility};
 
 use crate::segment::{Stripe, StripeError};
 
@@ -116,6 +116,16 @@ impl CounterSource {
     pub fn login(&self) -> Option<String> {
         let (_, query) = self.url.split_once('?')?;
         parameters_of(query).find(|(name, _)| *name == LOGIN).map(|(_, value)| value.to_owned())
+    }
+
+    /// Returns what an operator may have forgotten if a server refused this source: a login.
+    pub fn missing_login(&self, refusal: &StoreError) -> Option<&'static str> {
+        let text = refusal.to_string().to_ascii_lowercase();
+        let is_of_login = ["password", "denied", "auth"].iter().any(|word| text.contains(word));
+        (is_of_login && self.login().is_none()).then_some(
+            "a source without login=NAME gets no password: if this server needs one, add login=NAME to the source, and the login \
+             to each node and to the commands that open the source (--logins)",
+        )
     }
 
     /// Returns whether a URL names a counter of another system.

@@ -160,13 +160,8 @@ impl Logins {
         if url.starts_with("sqlite:") || url.starts_with("memory:") || CounterSource::is_counter_url(url) {
             return Err(format!("invalid login {name}: {EXPECTED}, of a server on the network"));
         }
-        // Errors show the place of the server: it must not begin in the middle of a password.
-        let place = url.split_once("//").map_or("", |(_, place)| place);
-        if place.find(['/', '?']).is_some_and(|end| place[end..].contains('@')) {
-            return Err(format!(
-                "invalid login {name}: unexpected `@` after the hosts: write `@`, `/` and `?` in a user or password as %40, %2F \
-                 and %3F"
-            ));
+        if let Some(problem) = snowmint_store::unescaped_login(url) {
+            return Err(format!("invalid login {name}: {problem}"));
         }
         let (base, _) = url.split_once('?').unwrap_or((url, ""));
         match snowmint_store::store_of_scheme(base.split(':').next().unwrap_or_default()) {

@@ -194,7 +194,7 @@ where
         match answer {
             Ok(Ok(answer)) => answers.push(answer),
             Ok(Err(error)) if error.is_temporary() => errors.push(error.to_string()),
-            Ok(Err(error @ (OpenSourceError::NoLogin(_) | OpenSourceError::Open(OpenError::Store(_))))) => {
+            Ok(Err(error @ (OpenSourceError::NoLogin(..) | OpenSourceError::Open(OpenError::Store(_))))) => {
                 errors.push(error.to_string());
             }
             Ok(Err(error)) => return Err(error.to_string()),
@@ -261,22 +261,18 @@ pub(super) enum OpenSourceError {
     #[error(transparent)]
     Claim(#[from] NamespaceError),
     /// The server seems to require a password.
-    #[error("{0}; {NO_SECRET}")]
-    NoLogin(StoreError),
+    #[error("{0}; {1}")]
+    NoLogin(StoreError, &'static str),
     #[error(transparent)]
     Refused(#[from] SourceRefusal),
 }
-
-/// What an operator may have forgotten if a server refuses a source without a login.
-const NO_SECRET: &str = "a source without login=NAME gets no password: if this server needs one, add the login to the source and \
-                         to each node";
 
 impl OpenSourceError {
     /// Returns `true` if waiting may help.
     pub(super) fn is_temporary(&self) -> bool {
         match self {
             Self::Open(error) => error.is_temporary(),
-            Self::Claim(NamespaceError::Store(error)) | Self::NoLogin(error) => error.is_temporary(),
+            Self::Claim(NamespaceError::Store(error)) | Self::NoLogin(error, _) => error.is_temporary(),
             Self::Claim(_) | Self::Refused(_) => false,
         }
     }
@@ -289,15 +285,12 @@ impl UnopenedSource {
 
     /// Returns an error that names the remedy if the server may have refused a source without a password.
     fn explained(&self, error: OpenError) -> OpenSourceError {
-        let is_of_login = |error: &StoreError| {
-            let text = error.to_string().to_ascii_lowercase();
-            ["password", "denied", "auth"].iter().any(|word| text.contains(word))
-        };
         match error {
-            OpenError::Store(error) if self.source.login().is_none() && is_of_login(&error) => {
-                OpenSourceError::NoLogin(error)
-            }
-            error => OpenSourceError::Open(error),
+            OpenError::Store(refusal) => match self.source.missing_login(&refusal) {
+                Some(remedy) => OpenSourceError::NoLogin(refusal, remedy),
+                None => OpenError::Store(refusal).into(),
+            },
+            error => error.into(),
         }
     }
 
@@ -415,7 +408,7 @@ impl LazyCounter {
             Ok(connection) => Ok(connection.counter(&self.key)),
             Err(
                 OpenSourceError::Open(OpenError::Store(error))
-                | OpenSourceError::NoLogin(error)
+                | OpenSourceError::NoLogin(error, _)
                 | OpenSourceError::Claim(NamespaceError::Store(error)),
             ) => Err(error),
             Err(error) => {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 
 use super::HostRefusal;
-use crate::{StoreErrorKind, UrlError};
+use crate::{StoreErrorKind, UrlError, unescaped_login};
 
 /// The limit of a call, including connecting, unless `timeout_ms` says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -103,16 +103,13 @@ impl StoreUrl {
     /// Splits what follows `scheme:`.
     pub(crate) fn parse(scheme: &'static str, rest: &str, port: u16) -> Result<Self, UrlError> {
         let malformed = |problem: &str| malformed(scheme, problem);
+        if let Some(problem) = unescaped_login(rest) {
+            return Err(malformed(problem));
+        }
         let rest =
             rest.strip_prefix("//").ok_or_else(|| malformed("missing `//`: expected //HOST:PORT,HOST"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        // The rest of a password with an unescaped `/` or `?` would be parsed as a path, which logs show.
-        if path.contains('@') || query.contains('@') {
-            return Err(malformed(
-                "unexpected `@` after the hosts: write `@`, `/` and `?` in a user or password as %40, %2F and %3F",
-            ));
-        }
         let (login, hosts) = match authority.rsplit_once('@') {
             Some((login, hosts)) => (Some(login), hosts),
             None => (None, authority),
